@@ -1,0 +1,1 @@
+"""Speed and memory, measured as ratios to a peer or to the hardware limit within one run."""

@@ -1,0 +1,51 @@
+"""The `sumpool` command: one module per sub-command, imported only when it is called."""
+
+import argparse
+import sys
+from importlib import import_module
+
+from sumpool import __version__
+from sumpool.errors import InputError
+from sumpool.registry import lookup
+
+# sub-command → one-line description; the module `sumpool.cli.<name>` has `configure(parser)` and `run(args)`.
+COMMANDS = {
+    "list": "show every registered component with a one-line description",
+    "study": "run a study: a figure or table of the texts, by name",
+}
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command line; 0 on success, 2 on a user's mistake (printed as one sentence), 130 on Ctrl-C."""
+    argv = sys.argv[1:] if argv is None else argv
+    try:
+        return _dispatch(argv)
+    except (InputError, FileNotFoundError, NotADirectoryError, PermissionError) as mistake:
+        print(f"sumpool: {mistake}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("sumpool: interrupted", file=sys.stderr)
+        return 130
+
+
+def _dispatch(argv: list[str]) -> int:
+    overview = argparse.ArgumentParser(
+        prog="sumpool",
+        description="Deep metric learning with generalized sum pooling.",
+        epilog="commands:\n" + "".join(f"  {name:<10} {line}\n" for name, line in COMMANDS.items()),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    overview.add_argument("--version", action="version", version=f"sumpool {__version__}")
+    overview.add_argument("command", metavar="COMMAND", help="see below; `sumpool COMMAND --help` explains one")
+    if not argv:
+        overview.print_help()
+        return 0
+    if argv[0].startswith("-"):
+        overview.parse_args(argv[:1])
+    name = argv[0]
+    description = lookup("command", COMMANDS, name)
+    command = import_module(f"sumpool.cli.{name}")
+    parser = argparse.ArgumentParser(prog=f"sumpool {name}", description=description)
+    command.configure(parser)
+    command.run(parser.parse_args(argv[1:]))
+    return 0

@@ -1,0 +1,27 @@
+"""`sumpool list`: every registered component."""
+
+import argparse
+from collections.abc import Mapping
+
+from sumpool.registry import describe, lookup
+
+KINDS = {"poolings": ("sumpool.pooling", "POOLINGS"), "studies": ("sumpool.studies", "STUDIES")}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags."""
+    parser.add_argument("kind", nargs="?", help=f"only one kind: {', '.join(KINDS)}")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Print the tables."""
+    from importlib import import_module
+
+    if args.kind:
+        lookup("kind of component", KINDS, args.kind)
+    for kind in [args.kind] if args.kind else KINDS:
+        module, attribute = KINDS[kind]
+        table: Mapping[str, object] = getattr(import_module(module), attribute)
+        print(kind)
+        for name, component in table.items():
+            print(f"  {name:<14} {describe(component)}")
