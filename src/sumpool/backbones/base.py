@@ -1,0 +1,109 @@
+"""What every backbone shares: stages in a row, freezing, gradient checkpointing and weights files."""
+
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.utils.checkpoint import checkpoint
+
+from sumpool.backbones.weights import load_weights
+from sumpool.errors import InputError
+from sumpool.types import Preprocessing
+
+Self = TypeVar("Self", bound="Backbone")
+
+
+class Backbone(nn.Module):
+    """Images (B,3,H,W) in, local features out: a map (B,C,h,w) or patch tokens (B,N,C), with C = `out_features`.
+
+    A network of our own is a row of named stages. A subclass that wraps a foreign model overrides `forward`, `blocks`
+    and `use_checkpointing` instead.
+    """
+
+    config: dict[str, Any]
+    """Name and settings `create_backbone` was called with: enough to build the same network again."""
+
+    def __init__(self, stages: Mapping[str, nn.Module], out_features: int, preprocessing: Preprocessing) -> None:
+        super().__init__()
+        self.stages = nn.Sequential(OrderedDict(stages))
+        self.out_features = out_features
+        self.preprocessing = preprocessing
+        self.checkpointing = False
+        self._frozen: list[nn.Module] = []
+
+    def forward(self, images: Tensor) -> Tensor:
+        """The local features of prepared images."""
+        features = images
+        for stage in self.stages:
+            features = checkpointed(stage, features) if self.checkpointing and self.training else stage(features)
+        return features
+
+    def blocks(self) -> list[nn.Module]:
+        """The parts that can be frozen one after another, from the image to the features."""
+        return list(self.stages)
+
+    def use_checkpointing(self) -> None:
+        """Trade time for memory: while training, recompute a stage's activations instead of keeping them."""
+        self.checkpointing = True
+
+    def freeze(self: Self, blocks: int | Literal["all"] = 0, batchnorm: bool = False) -> Self:
+        """Stop training the first `blocks` blocks, and every BatchNorm (its statistics and its affine part)."""
+        parts = self.blocks()
+        count = len(parts) if blocks == "all" else blocks
+        if not 0 <= count <= len(parts):
+            raise InputError(
+                f"freeze must be between 0 and the {len(parts)} blocks of the network, or 'all', got {blocks}"
+            )
+        norms = [module for module in self.modules() if isinstance(module, _BatchNorm)] if batchnorm else []
+        self._frozen = [*parts[:count], *norms]
+        for module in self._frozen:
+            module.requires_grad_(False)
+        return self.train(self.training)
+
+    def train(self: Self, mode: bool = True) -> Self:
+        """Switch between training and evaluation; what is frozen stays in evaluation."""
+        super().train(mode)
+        for module in self._frozen:
+            module.eval()
+        return self
+
+    def load(self, path: str | Path) -> None:
+        """Load a weights file of the network's own or publicly known layout, all of it or nothing."""
+        load_weights(self, path, self.layout)
+
+    def layout(self, weights: dict[str, Tensor]) -> dict[str, Tensor]:
+        """The entries of a public weights file under the names of this network, without the classifier."""
+        return weights
+
+    def pretrained(self) -> Path:
+        """The weights file that `weights="pretrained"` stands for."""
+        raise InputError(
+            f"no package carries weights of {type(self).__name__}: pass the path of a weights file instead"
+        )
+
+
+def checkpointed(stage: nn.Module, features: Tensor) -> Tensor:
+    """`stage(features)` whose activations are recomputed in the backward pass."""
+
+    def contexts() -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
+        return nullcontext(), untracked_statistics(stage)
+
+    output: Tensor = checkpoint(stage, features, use_reentrant=False, context_fn=contexts)
+    return output
+
+
+@contextmanager
+def untracked_statistics(stage: nn.Module) -> Iterator[None]:
+    """Keep BatchNorm from counting a batch twice when its forward pass is recomputed."""
+    tracking = [module for module in stage.modules() if isinstance(module, _BatchNorm) and module.track_running_stats]
+    for module in tracking:
+        module.track_running_stats = False
+    try:
+        yield
+    finally:
+        for module in tracking:
+            module.track_running_stats = True
