@@ -33,6 +33,7 @@ class Backbone(nn.Module):
         self.out_features = out_features
         self.preprocessing = preprocessing
         self.checkpointing = False
+        self.rebuild: dict[str, Any] = {}
         self._frozen: list[nn.Module] = []
 
     def forward(self, images: Tensor) -> Tensor:
@@ -71,19 +72,20 @@ class Backbone(nn.Module):
             module.eval()
         return self
 
-    def load(self, path: str | Path) -> None:
-        """Load a weights file of the network's own or publicly known layout, all of it or nothing."""
-        load_weights(self, path, self.layout)
+    def load(self, weights: str | Path) -> None:
+        """Load "pretrained" weights, or a file of the network's own or public layout: all of it or nothing."""
+        if weights == "pretrained":
+            self.load_pretrained()
+        else:
+            load_weights(self, weights, self.layout)
+
+    def load_pretrained(self) -> None:
+        """Load the weights that a package or hub carries for this network."""
+        raise InputError(f"no package carries weights of {type(self).__name__}: pass the path of a weights file")
 
     def layout(self, weights: dict[str, Tensor]) -> dict[str, Tensor]:
         """The entries of a public weights file under the names of this network, without the classifier."""
         return weights
-
-    def pretrained(self) -> Path:
-        """The weights file that `weights="pretrained"` stands for."""
-        raise InputError(
-            f"no package carries weights of {type(self).__name__}: pass the path of a weights file instead"
-        )
 
 
 def checkpointed(stage: nn.Module, features: Tensor) -> Tensor:
