@@ -47,14 +47,8 @@ class Pooling(nn.Module):
         raise NotImplementedError
 
     def project(self, features_BNC: Tensor) -> Tensor:
-        """The linear projection of every feature, (B,N,C) → (B,N,D), as one matrix product that copies no map.
-
-        A map arrives as a transposed view; multiplying from the left keeps its memory order, so the (B,D,N) product
-        is what is stored and the returned (B,N,D) is again a view.
-        """
-        if self.projection is None:
-            return features_BNC
-        return torch.matmul(self.projection, features_BNC.mT).mT
+        """The linear projection of every feature, (B,N,C) → (B,N,D), without copying a map."""
+        return features_BNC if self.projection is None else linear(features_BNC, self.projection)
 
     def project_vector(self, vector_BC: Tensor) -> Tensor:
         """The same projection applied after pooling, (B,C) → (B,D)."""
@@ -92,7 +86,8 @@ def as_set(
         )
     if not torch.compiler.is_compiling() and not bool(mask_BN.any(1).all()):
         raise InputError(f"mask hides every local feature of image {int((~mask_BN.any(1)).nonzero()[0])}")
-    return features_BNC, mask_BN, grid
+    # Zeros, so that whatever padding holds (even NaN) reaches neither a sum nor a gradient.
+    return features_BNC.masked_fill(~mask_BN.unsqueeze(2), 0), mask_BN, grid
 
 
 def uniform_weights(features_BNC: Tensor, mask_BN: Tensor | None) -> Tensor:
@@ -105,3 +100,43 @@ def uniform_weights(features_BNC: Tensor, mask_BN: Tensor | None) -> Tensor:
 def weighted_sum(features_BNC: Tensor, weights_BN: Tensor) -> Tensor:
     """Σ_j w_j f_j per image, (B,N,C) and (B,N) → (B,C), as one matrix product."""
     return torch.matmul(features_BNC.mT, weights_BN.to(features_BNC.dtype).unsqueeze(2)).squeeze(2)
+
+
+def linear(features_BNC: Tensor, weight_DC: Tensor, bias_D: Tensor | None = None) -> Tensor:
+    """`nn.functional.linear` of every feature, (B,N,C) → (B,N,D), in the memory order of the features.
+
+    A map arrives as a transposed view, which a matrix product would copy first; a convolution of width 1 reads it as
+    it lies, and the returned (B,N,D) is again a transposed view.
+    """
+    if features_BNC.mT.is_contiguous():
+        return nn.functional.conv1d(features_BNC.mT, weight_DC.unsqueeze(2), bias_D).mT
+    return nn.functional.linear(features_BNC, weight_DC, bias_D)
+
+
+def average(features_BNC: Tensor, mask_BN: Tensor | None) -> Tensor:
+    """Mean of the features that count, (B,N,C) → (B,C)."""
+    if mask_BN is None:
+        return features_BNC.mean(1)
+    return weighted_sum(features_BNC, uniform_weights(features_BNC, mask_BN))
+
+
+def normalised(scores_BN: Tensor, mask_BN: Tensor | None) -> Tensor:
+    """Non-negative scores as weights that sum to 1 over the features that count; uniform where all scores vanish."""
+    scores_BN = scores_BN + torch.finfo(scores_BN.dtype).tiny
+    if mask_BN is not None:
+        scores_BN = scores_BN * mask_BN
+    return scores_BN / scores_BN.sum(1, keepdim=True)
+
+
+def at_least_float32(tensor: Tensor) -> Tensor:
+    """Half precision as float32, for maths whose intermediate values leave the range of float16; else unchanged."""
+    return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
+
+
+def share_of_dim(dim: int | None, prototypes: int) -> int | None:
+    """Channels per prototype for a pooling that concatenates one vector for each; None (no projection) stays None."""
+    if prototypes < 1:
+        raise InputError(f"prototypes must be at least 1, got {prototypes}")
+    if dim is not None and (dim < prototypes or dim % prototypes):
+        raise InputError(f"dim must be a multiple of the {prototypes} prototypes, which share it, got {dim}")
+    return None if dim is None else dim // prototypes

@@ -1,0 +1,52 @@
+"""NetVLAD: residuals to learned centres, softly assigned.
+
+Shape letters: B images, N local features, K prototypes (centres), E channels per prototype.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from sumpool.pooling.base import Pooling, at_least_float32, average, linear, share_of_dim
+from sumpool.types import Pooled
+
+
+def residual_sums(features_BNE: Tensor, assignment_BNK: Tensor, centres_KE: Tensor) -> Tensor:
+    """Σ_j a_jk (f_j − ν_k) of every centre, (B,K,E), without the N·K residuals."""
+    return assignment_BNK.mT @ features_BNE - assignment_BNK.sum(1).unsqueeze(2) * centres_KE
+
+
+class NetVLAD(Pooling):
+    r"""NetVLAD: per centre, the unit-length sum of softly assigned residuals; all centres concatenated.
+
+    .. math:: g = \Bigl[\, \frac{v_k}{\lVert v_k \rVert} \Bigr]_{k=1}^K, \qquad
+              v_k = \sum_j a_{jk} (W f_j - \nu_k), \qquad a_j = \operatorname{softmax}(A W f_j + b)
+
+    The projection comes first and maps to dim / K channels (without `dim`: none, and the vector has K·C channels). The
+    attributes are the share of the features that each centre gets, mean_j a_jk.
+
+    Arandjelović, Gronat, Torii, Pajdla and Sivic, *NetVLAD: CNN architecture for weakly supervised place recognition*,
+    CVPR 2016.
+    """
+
+    def __init__(self, in_features: int, dim: int | None = None, prototypes: int = 16) -> None:
+        super().__init__(in_features, share_of_dim(dim, prototypes))
+        width = in_features if self.dim is None else self.dim
+        self.dim = dim
+        self.assignment = nn.Linear(width, prototypes)
+        self.centres = nn.Parameter(torch.randn(prototypes, width) * width**-0.5)
+
+    @property
+    def out_features(self) -> int:
+        """Length of the pooled vector."""
+        return self.centres.numel()
+
+    def pool(self, features_BNC: Tensor, mask_BN: Tensor | None, grid: tuple[int, int] | None) -> Pooled:
+        """Project, assign, sum the residuals, normalise."""
+        features_BNE = self.project(features_BNC)
+        logits_BNK = linear(features_BNE, self.assignment.weight, self.assignment.bias)
+        assignment_BNK = logits_BNK.softmax(2)
+        if mask_BN is not None:
+            assignment_BNK = assignment_BNK * mask_BN.unsqueeze(2)
+        sums_BKE = residual_sums(features_BNE, assignment_BNK, self.centres)
+        vector = nn.functional.normalize(at_least_float32(sums_BKE), dim=2).flatten(1).to(features_BNC.dtype)
+        return Pooled(vector, attributes=average(assignment_BNK, mask_BN), grid=grid)
