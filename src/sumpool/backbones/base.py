@@ -35,6 +35,7 @@ class Backbone(nn.Module):
         self.checkpointing = False
         self.rebuild: dict[str, Any] = {}
         self._frozen: list[nn.Module] = []
+        initialise(self.stages)
 
     def forward(self, images: Tensor) -> Tensor:
         """The local features of prepared images."""
@@ -88,6 +89,14 @@ class Backbone(nn.Module):
         return weights
 
 
+def initialise(stages: nn.Module) -> None:
+    """He et al.'s normal initialisation of every convolution: variance 2 / (outputs each input pixel reaches)."""
+    for module in stages.modules():
+        if isinstance(module, nn.Conv2d):
+            reach = module.out_channels // module.groups * module.kernel_size[0] * module.kernel_size[1]
+            nn.init.normal_(module.weight, std=(2 / reach) ** 0.5)
+
+
 def checkpointed(stage: nn.Module, features: Tensor) -> Tensor:
     """`stage(features)` whose activations are recomputed in the backward pass."""
 
@@ -101,11 +110,12 @@ def checkpointed(stage: nn.Module, features: Tensor) -> Tensor:
 @contextmanager
 def untracked_statistics(stage: nn.Module) -> Iterator[None]:
     """Keep BatchNorm from counting a batch twice when its forward pass is recomputed."""
-    tracking = [module for module in stage.modules() if isinstance(module, _BatchNorm) and module.track_running_stats]
-    for module in tracking:
-        module.track_running_stats = False
+    norms = [module for module in stage.modules() if isinstance(module, _BatchNorm)]
+    kept = [(module.momentum, module.num_batches_tracked) for module in norms]
+    for module in norms:
+        module.momentum, module.num_batches_tracked = 0.0, None
     try:
         yield
     finally:
-        for module in tracking:
-            module.track_running_stats = True
+        for module, (momentum, batches) in zip(norms, kept, strict=True):
+            module.momentum, module.num_batches_tracked = momentum, batches

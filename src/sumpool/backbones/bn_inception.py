@@ -46,9 +46,6 @@ class BNInception(Backbone):
         mean = (128 / 255, 117 / 255, 104 / 255)
         preprocessing = Preprocessing(size=227, mean=mean, std=(1.0, 1.0, 1.0), channels="bgr", scale=255.0)
         super().__init__(stages, out_features=1024, preprocessing=preprocessing)
-        for module in self.modules():
-            if isinstance(module, nn.Conv2d):
-                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
     def layout(self, weights: dict[str, Tensor]) -> dict[str, Tensor]:
         """The public ImageNet file: flat names such as `inception_3a_3x3_reduce_bn.weight`, classifier `last_linear`.

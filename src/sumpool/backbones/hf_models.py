@@ -44,19 +44,28 @@ class HFBackbone(Wrapped):
         self.model.gradient_checkpointing_enable({"use_reentrant": False})
 
     def load_pretrained(self) -> None:
-        """The weights of the folder or hub repository, translated and checked by transformers itself."""
-        network, report = type(self.model).from_pretrained(self.source, output_loading_info=True)
-        missing = sorted(key for key in report["missing_keys"] if not key.startswith("pooler."))
-        if missing:
-            raise InputError(f"the weights of {self.source} do not fit: they lack {missing[0]!r}")
-        self.model.load_state_dict(network.state_dict())
+        """The weights of the folder or hub repository."""
+        self.model.load_state_dict(self.translate(self.source))
 
     def layout(self, weights: dict[str, Tensor]) -> dict[str, Tensor]:
         """A file of the model, or of a classifier built on it, whose head is left out."""
-        prefix = f"{self.model.base_model_prefix}."
-        if any(key.startswith(prefix) for key in weights):
-            weights = {key.removeprefix(prefix): value for key, value in weights.items() if key.startswith(prefix)}
-        return super().layout(weights)
+        return super().layout(self.translate(None, config=self.model.config, state_dict=weights))
+
+    def translate(self, source: str | None, **options: Any) -> dict[str, Tensor]:
+        """A state dictionary that transformers itself reads: its files have other names than its models.
+
+        A pooler, which comes after the local features, may be missing.
+        """
+        options |= {"output_loading_info": True, "ignore_mismatched_sizes": True}
+        network, report = type(self.model).from_pretrained(source, **options)
+        wrong = [
+            f"{key!r} has shape {tuple(got)}, expected {tuple(want)}" for key, got, want in report["mismatched_keys"]
+        ]
+        wrong += [f"{key!r} is missing" for key in report["missing_keys"] if not key.startswith("pooler.")]
+        if wrong:
+            raise InputError(f"the weights do not fit {type(network).__name__}: {min(wrong)}")
+        state: dict[str, Tensor] = network.state_dict()
+        return state
 
 
 def extra_tokens(network: nn.Module) -> int:

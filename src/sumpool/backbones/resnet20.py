@@ -75,7 +75,5 @@ def layers(block: type[Basic] | type[PreActivation]) -> dict[str, nn.Module]:
 
 
 def conv(channels: int, out: int, stride: int = 1) -> nn.Conv2d:
-    """A 3×3 convolution, He-initialised."""
-    convolution = nn.Conv2d(channels, out, 3, stride=stride, padding=1, bias=False)
-    nn.init.kaiming_normal_(convolution.weight, mode="fan_out", nonlinearity="relu")
-    return convolution
+    """A 3×3 convolution."""
+    return nn.Conv2d(channels, out, 3, stride=stride, padding=1, bias=False)

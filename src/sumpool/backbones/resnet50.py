@@ -30,9 +30,6 @@ class ResNet50(Backbone):
             "layer4": bottlenecks(1024, 512, count=3, stride=2),
         }
         super().__init__(stages, out_features=2048, preprocessing=Preprocessing(size=224))
-        for module in self.modules():
-            if isinstance(module, nn.Conv2d):
-                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
     def layout(self, weights: dict[str, Tensor]) -> dict[str, Tensor]:
         """torchvision: `conv1`, `bn1`, `layer1.0.conv1` … and the classifier `fc`."""
