@@ -1,6 +1,7 @@
 """Components by name: every folder of components has a visible table, and these functions read it."""
 
 import difflib
+import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
@@ -43,3 +44,35 @@ def create(kind: str, table: Mapping[str, Callable[..., T]], name: str, **settin
 def describe(component: object) -> str:
     """The first line of a component's docstring."""
     return (inspect.getdoc(component) or "").split("\n", 1)[0]
+
+
+class Configured:
+    """A component that remembers, as `settings`, what its constructor was called with, so that it can be built again.
+
+    >>> class Pooling(Configured):
+    ...     def __init__(self, dim: int, power: float = 3.0) -> None: ...
+    >>> Pooling(8).settings
+    {'dim': 8, 'power': 3.0}
+    """
+
+    settings: dict[str, Any]
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "__init__" in vars(cls):
+            cls.__init__ = _remembering(cls.__init__)  # type: ignore[method-assign]
+
+
+def _remembering(init: Callable[..., None]) -> Callable[..., None]:
+    signature = inspect.signature(init)
+
+    @functools.wraps(init)
+    def wrapper(self: Configured, *args: Any, **kwargs: Any) -> None:
+        # The constructor of the class itself runs before those of its ancestors, which it calls.
+        if "settings" not in vars(self):
+            called = signature.bind(self, *args, **kwargs)
+            called.apply_defaults()
+            object.__setattr__(self, "settings", dict(list(called.arguments.items())[1:]))
+        init(self, *args, **kwargs)
+
+    return wrapper

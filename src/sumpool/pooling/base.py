@@ -9,10 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from sumpool.errors import InputError
+from sumpool.registry import Configured
 from sumpool.types import Pooled
 
 
-class Pooling(nn.Module):
+class Pooling(Configured, nn.Module):
     """Pool local features, a map (B,C,H,W) or a set of tokens (B,N,C), into one vector per image.
 
     A subclass implements `pool` on the set (B,N,C), which for a map is a view, and uses `project` where its linear
