@@ -3,6 +3,8 @@
 Shape letters: B images, N local features, C channels.
 """
 
+import math
+
 import torch
 from torch import Tensor, nn
 
@@ -15,7 +17,7 @@ def attend(features_BNC: Tensor, query_C: Tensor, mask_BN: Tensor | None = None)
     scores_BN = weighted_sum(features_BNC.mT, (query_C / query_C.shape[0] ** 0.5).expand(features_BNC.shape[0], -1))
     scores_BN = at_least_float32(scores_BN)
     if mask_BN is not None:
-        scores_BN = scores_BN.masked_fill(~mask_BN, float("-inf"))
+        scores_BN = scores_BN.masked_fill(~mask_BN, -math.inf)
     return scores_BN.softmax(1)
 
 

@@ -121,6 +121,13 @@ def average(features_BNC: Tensor, mask_BN: Tensor | None) -> Tensor:
     return weighted_sum(features_BNC, uniform_weights(features_BNC, mask_BN))
 
 
+def count(features_BNC: Tensor, mask_BN: Tensor | None) -> Tensor:
+    """How many features count, (B,1)."""
+    if mask_BN is None:
+        return torch.full_like(features_BNC[:, :1, 0], features_BNC.shape[1])
+    return mask_BN.sum(1, keepdim=True)
+
+
 def normalised(scores_BN: Tensor, mask_BN: Tensor | None) -> Tensor:
     """Non-negative scores as weights that sum to 1 over the features that count; uniform where all scores vanish."""
     scores_BN = scores_BN + torch.finfo(scores_BN.dtype).tiny

@@ -3,11 +3,13 @@
 Shape letters: B images, N local features, C channels.
 """
 
+import math
+
 import torch
 from torch import Tensor, nn
 
 from sumpool.errors import InputError
-from sumpool.pooling.base import Pooling, at_least_float32
+from sumpool.pooling.base import Pooling, at_least_float32, count
 from sumpool.types import Pooled
 
 FLOOR = 1e-6
@@ -20,12 +22,9 @@ def generalised_mean(features_BNC: Tensor, power: Tensor, mask_BN: Tensor | None
     overflows and which takes one logarithm and one exponential per value where :math:`f^p` takes both, twice.
     """
     logs_BNC = power * at_least_float32(features_BNC).clamp(min=FLOOR).log()
-    if mask_BN is None:
-        count = torch.full_like(logs_BNC[:, :1, 0], features_BNC.shape[1])
-    else:
-        logs_BNC = logs_BNC.masked_fill(~mask_BN.unsqueeze(2), float("-inf"))
-        count = mask_BN.sum(1, keepdim=True)
-    return ((logs_BNC.logsumexp(1) - count.log()) / power).exp().to(features_BNC.dtype)
+    if mask_BN is not None:
+        logs_BNC = logs_BNC.masked_fill(~mask_BN.unsqueeze(2), -math.inf)
+    return ((logs_BNC.logsumexp(1) - count(logs_BNC, mask_BN).log()) / power).exp().to(features_BNC.dtype)
 
 
 class GeM(Pooling):

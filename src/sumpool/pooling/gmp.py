@@ -3,6 +3,8 @@
 Shape letters: B images, N local features, C channels.
 """
 
+import math
+
 from torch import Tensor
 
 from sumpool.pooling.base import Pooling
@@ -12,7 +14,7 @@ from sumpool.types import Pooled
 def global_max(features_BNC: Tensor, mask_BN: Tensor | None) -> Tensor:
     """Largest value of every channel over the features that count, (B,N,C) → (B,C)."""
     if mask_BN is not None:
-        features_BNC = features_BNC.masked_fill(~mask_BN.unsqueeze(2), float("-inf"))
+        features_BNC = features_BNC.masked_fill(~mask_BN.unsqueeze(2), -math.inf)
     return features_BNC.amax(1)
 
 

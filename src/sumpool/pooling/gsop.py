@@ -96,7 +96,7 @@ class GSoP(Pooling):
         reduced_BNR = linear(projected_BND, self.place_reduction.weight, self.place_reduction.bias).relu()
         full_BNR = at_least_float32(reduced_BNR)
         share_KN = cell_weights(grid, self.cells, full_BNR)
-        share_BKN = share_KN.expand(len(full_BNR), -1, -1) if mask_BN is None else share_KN * mask_BN.unsqueeze(1)
+        share_BKN = share_KN.expand(full_BNR.shape[0], -1, -1) if mask_BN is None else share_KN * mask_BN.unsqueeze(1)
         total_BK1 = share_BKN.sum(2, keepdim=True).clamp(min=1e-6)
         cells_BKR = (share_BKN / total_BK1) @ full_BNR
         centred_BKR = cells_BKR - cells_BKR.mean(2, keepdim=True)

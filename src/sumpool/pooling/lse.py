@@ -8,19 +8,16 @@ import math
 from torch import Tensor
 
 from sumpool.errors import InputError
-from sumpool.pooling.base import Pooling, at_least_float32
+from sumpool.pooling.base import Pooling, at_least_float32, count
 from sumpool.types import Pooled
 
 
 def log_mean_exp(features_BNC: Tensor, sharpness: float, mask_BN: Tensor | None = None) -> Tensor:
     r"""Smooth maximum :math:`\frac1r \log \frac1n \sum_j e^{r f_{jc}}` of every channel, (B,N,C) → (B,C)."""
     scaled_BNC = sharpness * at_least_float32(features_BNC)
-    if mask_BN is None:
-        shift: Tensor | float = math.log(features_BNC.shape[1])
-    else:
-        scaled_BNC = scaled_BNC.masked_fill(~mask_BN.unsqueeze(2), float("-inf"))
-        shift = mask_BN.sum(1, keepdim=True).log()
-    return ((scaled_BNC.logsumexp(1) - shift) / sharpness).to(features_BNC.dtype)
+    if mask_BN is not None:
+        scaled_BNC = scaled_BNC.masked_fill(~mask_BN.unsqueeze(2), -math.inf)
+    return ((scaled_BNC.logsumexp(1) - count(scaled_BNC, mask_BN).log()) / sharpness).to(features_BNC.dtype)
 
 
 class LSE(Pooling):

@@ -44,9 +44,11 @@ class NetVLAD(Pooling):
         """Project, assign, sum the residuals, normalise."""
         features_BNE = self.project(features_BNC)
         logits_BNK = linear(features_BNE, self.assignment.weight, self.assignment.bias)
-        assignment_BNK = logits_BNK.softmax(2)
+        # The slope of the normalisation at a centre that nothing is assigned to is beyond float16.
+        assignment_BNK = at_least_float32(logits_BNK).softmax(2)
         if mask_BN is not None:
             assignment_BNK = assignment_BNK * mask_BN.unsqueeze(2)
-        sums_BKE = residual_sums(features_BNE, assignment_BNK, self.centres)
-        vector = nn.functional.normalize(at_least_float32(sums_BKE), dim=2).flatten(1).to(features_BNC.dtype)
+        with torch.autocast(features_BNE.device.type, enabled=False):
+            sums_BKE = residual_sums(at_least_float32(features_BNE), assignment_BNK, at_least_float32(self.centres))
+        vector = nn.functional.normalize(sums_BKE, dim=2).flatten(1).to(features_BNE.dtype)
         return Pooled(vector, attributes=average(assignment_BNK, mask_BN), grid=grid)

@@ -3,6 +3,8 @@
 Shape letters: B images, N and K local features, C channels, R reduced channels.
 """
 
+import math
+
 import torch
 from torch import Tensor, nn
 
@@ -52,7 +54,7 @@ class SOLAR(Pooling):
         scale = query_BNR.shape[2] ** -0.5
         scores_BNK = (at_least_float32(query_BNR.relu()) * scale) @ at_least_float32(key_BKR.relu()).mT
         if mask_BN is not None:
-            scores_BNK = scores_BNK.masked_fill(~mask_BN.unsqueeze(1), float("-inf"))
+            scores_BNK = scores_BNK.masked_fill(~mask_BN.unsqueeze(1), -math.inf)
         attention_BNK: Tensor = scores_BNK.softmax(2).to(features_BNC.dtype)
         return attention_BNK
 
