@@ -13,12 +13,13 @@ from sumpool.types import Pooled
 def spatial_weights(features_BNC: Tensor, mask_BN: Tensor | None = None) -> Tensor:
     r"""Weights :math:`\propto \sqrt{\sum_c f_{jc}}`, (B,N), of non-negative features.
 
-    The norm that the original divides by before the root cancels when the weights are made to sum to 1. The floor
-    keeps the slope of the root finite where no channel responds.
+    The norm that the original divides by before the root cancels when the weights are made to sum to 1. Where no
+    channel responds the weight is 0 and so is its gradient, instead of the infinite slope of the root.
     """
     totals_BN = features_BNC.sum(2)
     shares_BN = totals_BN / totals_BN.amax(1, keepdim=True).clamp(min=1e-12)
-    return normalised(shares_BN.clamp(min=1e-6).sqrt(), mask_BN)
+    silent_BN = shares_BN < 1e-12
+    return normalised(shares_BN.masked_fill(silent_BN, 1).sqrt().masked_fill(silent_BN, 0), mask_BN)
 
 
 def channel_weights(features_BNC: Tensor, mask_BN: Tensor | None = None) -> Tensor:
