@@ -10,6 +10,7 @@ from sumpool.registry import lookup
 
 # sub-command → one-line description; the module `sumpool.cli.<name>` has `configure(parser)` and `run(args)`.
 COMMANDS = {
+    "data": "look at, fetch, unpack and check datasets",
     "list": "show every registered component with a one-line description",
     "study": "run a study: a figure or table of the texts, by name",
 }

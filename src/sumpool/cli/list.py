@@ -5,7 +5,11 @@ from collections.abc import Mapping
 
 from sumpool.registry import describe, lookup
 
-KINDS = {"poolings": ("sumpool.pooling", "POOLINGS"), "studies": ("sumpool.studies", "STUDIES")}
+KINDS = {
+    "datasets": ("sumpool.data", "DATASETS"),
+    "poolings": ("sumpool.pooling", "POOLINGS"),
+    "studies": ("sumpool.studies", "STUDIES"),
+}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -1,0 +1,102 @@
+"""Letters drawn by fonts: real shapes, hundreds of classes, no download.
+
+`glyphs` is one letter per image. `glyph-collage` puts a letter and three symbols into a 2×2 collage: the letter is the
+class, the symbols are a background that all classes share, which a pooling should learn to leave out. Letters and
+symbols are divided 2 : 1 : 2 into training, validation and test, so that test classes *and* their background are new.
+"""
+
+import math
+
+import numpy as np
+from numpy.random import Generator
+from PIL import Image
+
+from sumpool.data.dataset import Dataset
+from sumpool.data.record import Array, Record
+from sumpool.data.sets.fonts import faces, letters, mask, symbols
+from sumpool.errors import InputError
+from sumpool.types import Preprocessing
+
+TILE = 28
+SHARES = {"train": 2, "val": 1, "test": 2}
+
+
+def glyphs(per_class: int = 20, classes: int | None = None, seed: int = 0) -> Dataset:
+    """28-px letters of three alphabets in 12 fonts, turned, scaled, shifted, noisy; classes disjoint between splits."""
+    return _made("glyphs", per_class, classes, seed, collage=False)
+
+
+def glyph_collage(per_class: int = 20, classes: int | None = None, seed: int = 0) -> Dataset:
+    """56-px collages of one letter (the class) and three background symbols; both disjoint between splits."""
+    return _made("glyph-collage", per_class, classes, seed, collage=True)
+
+
+def _made(name: str, per_class: int, classes: int | None, seed: int, collage: bool) -> Dataset:
+    known = len(letters())
+    if per_class < 1 or not 5 <= (classes or known) <= known:
+        raise InputError(
+            f"per_class must be at least 1 and classes between 5 and {known}, got {per_class} and {classes}"
+        )
+    rng = np.random.default_rng(seed)
+    chosen = rng.permutation(letters())[:classes]
+    backgrounds = divided(rng.permutation(symbols()))
+    images, labels, splits = [], [], []
+    for split, names in divided(chosen).items():
+        wanted = np.repeat(names, per_class)
+        images.append(collages(wanted, backgrounds[split], rng) if collage else noisy(tiles(wanted, rng), rng))
+        splits += [split] * len(wanted)
+        labels += wanted.tolist()
+    number = {letter: position for position, letter in enumerate(chosen.tolist())}
+    records = [
+        Record(image, number[letter], split, name=f"{name} {row} of {letter}")
+        for row, (image, letter, split) in enumerate(zip(np.concatenate(images), labels, splits, strict=True))
+    ]
+    side = 2 * TILE if collage else TILE
+    return Dataset(name, records, chosen.tolist(), Preprocessing(side, side, (0.5,), (0.5,), "gray"))
+
+
+def divided(items: Array) -> dict[str, Array]:
+    """The items cut 2 : 1 : 2 into training, validation and test."""
+    edges = np.cumsum([len(items) * share // sum(SHARES.values()) for share in SHARES.values()])[:-1]
+    return dict(zip(SHARES, np.split(items, edges), strict=True))
+
+
+def collages(wanted: Array, background: Array, rng: Generator) -> Array:
+    """(N,56,56) collages: each wanted letter in a random quarter, different background symbols in the others."""
+    count = len(wanted)
+    cells = np.argsort(rng.random((count, len(background))), axis=1)[:, :4]
+    characters = background[cells]
+    characters[np.arange(count), rng.integers(0, 4, count)] = wanted
+    quarters = tiles(characters.ravel(), rng).reshape(count, 2, 2, TILE, TILE)
+    return noisy(quarters.transpose(0, 1, 3, 2, 4).reshape(count, 2 * TILE, 2 * TILE), rng)
+
+
+def tiles(characters: Array, rng: Generator) -> Array:
+    """(T,28,28) ink of each character in a random face: turned by ±15°, scaled by a fifth, shifted by ±3 pixels."""
+    count = len(characters)
+    face = rng.integers(0, len(faces()), count)
+    angle = np.radians(rng.uniform(-15, 15, count))
+    size = rng.uniform(16, 22, count)
+    centre = TILE / 2 + rng.uniform(-3, 3, (count, 2))
+    drawn = np.empty((count, TILE, TILE), np.uint8)
+    for row, character in enumerate(characters.tolist()):
+        drawn[row] = np.asarray(_placed(mask(character, int(face[row])), angle[row], size[row], *centre[row]))
+    return drawn
+
+
+def _placed(ink: Array, angle: float, size: float, x: float, y: float) -> Image.Image:
+    """The mask on a tile: its longer side `size` pixels, turned about its middle, which comes to (x, y)."""
+    height, width = ink.shape
+    step = max(height, width) / size
+    cos, sin = step * math.cos(angle), step * math.sin(angle)
+    affine = (cos, sin, width / 2 - cos * x - sin * y, -sin, cos, height / 2 + sin * x - cos * y)
+    return Image.fromarray(ink).transform((TILE, TILE), Image.Transform.AFFINE, affine, Image.Resampling.BILINEAR)
+
+
+def noisy(ink: Array, rng: Generator) -> Array:
+    """Ink as gray values: paper and ink of random brightness per image, and Gaussian noise per pixel."""
+    count = len(ink)
+    paper = rng.uniform(0, 60, (count, 1, 1)).astype(np.float32)
+    strength = rng.uniform(0.55, 0.75, (count, 1, 1)).astype(np.float32)
+    noise = rng.standard_normal(ink.shape, np.float32) * 12
+    return np.clip(paper + ink * strength + noise, 0, 255).astype(np.uint8)
