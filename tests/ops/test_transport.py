@@ -1,4 +1,4 @@
-"""Partial transport against independent truths: SciPy's LP, a generic convex solver, the paper's iteration, bisection."""
+"""Partial transport against independent truths: SciPy's LP, a generic convex solver, the paper's iteration, halving."""
 
 import math
 

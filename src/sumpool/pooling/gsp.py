@@ -170,8 +170,8 @@ class GSP(Pooling):
     def extra_repr(self) -> str:
         """The settings, for `print(model)`."""
         return (
-            f"{super().extra_repr()}, prototypes={len(self.prototypes)}, mass={float(self.mass):.3g}, "
-            f"sharpness={float(self.sharpness):.3g}, combine={self.combine}, role={self.role}"
+            f"{super().extra_repr()}, prototypes={len(self.prototypes)}, mass={self._mass}, "
+            f"sharpness={self._sharpness}, combine={self.combine}, role={self.role}"
         )
 
 
