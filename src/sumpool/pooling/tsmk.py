@@ -24,7 +24,8 @@ def smoothed_weights(scores_BN: Tensor, mask_BN: Tensor | None, grid: tuple[int,
 def _neighbour_sum(values_BN: Tensor, grid: tuple[int, int]) -> Tensor:
     """Sum of every value and its neighbours in the 3×3 window."""
     window_B1HW = values_BN.unflatten(1, grid).unsqueeze(1)
-    return nn.functional.avg_pool2d(window_B1HW, 3, stride=1, padding=1, divisor_override=1).flatten(1)
+    # 9 times the mean with its zero padding: ONNX knows no `divisor_override`.
+    return 9 * nn.functional.avg_pool2d(window_B1HW, 3, stride=1, padding=1).flatten(1)
 
 
 class TSMK(Pooling):
