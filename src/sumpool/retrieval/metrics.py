@@ -1,0 +1,128 @@
+"""Retrieval metrics, exact at the speed of a matrix product."""
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from sumpool.errors import InputError
+from sumpool.retrieval.clustering import cluster_agreement
+from sumpool.retrieval.comparison import Comparison, Distance, Embeddings, Labels, encode
+from sumpool.retrieval.counting import positive_ranks
+from sumpool.retrieval.nearest import nearest
+from sumpool.retrieval.scores import CLUSTERING, find_score
+
+DEFAULT_METRICS = ("p@1", "p@r", "map@r", "r@1", "r@2", "r@4", "r@8")
+FEW = 12  # up to so many positives, counting is cheaper than selecting neighbours (`python -m benchmarks retrieval`)
+
+
+class Metrics(dict[str, float]):
+    """Name → mean over the queries that have a positive; also the values behind the means.
+
+    `per_query` (name → (Q,) float64, NaN for a query without a positive) is what intervals and paired tests need;
+    `without_positive` counts the queries that are in no mean; `labels` are the queries' labels as integers from 0.
+    """
+
+    def __init__(self, per_query: dict[str, Tensor], labels: Tensor, positives: Tensor) -> None:
+        super().__init__({name: float(values.nanmean()) for name, values in per_query.items()})
+        self.per_query = per_query
+        self.labels = labels
+        self.without_positive = int((positives == 0).sum())
+
+    def per_class(self) -> dict[str, Tensor]:
+        """Name → mean of every class, (C,), in ascending order of the labels; NaN where no query has a positive."""
+        classes, code = self.labels.unique(return_inverse=True)
+        means = {}
+        for name, values in self.per_query.items():
+            valid = ~values.isnan()
+            total = torch.zeros(len(classes), dtype=torch.float64).index_add_(0, code[valid], values[valid])
+            means[name] = total / torch.bincount(code[valid], minlength=len(classes))
+        return means
+
+
+@torch.no_grad()
+def retrieval_metrics(
+    queries: Embeddings,
+    labels: Labels,
+    gallery: Embeddings | None = None,
+    gallery_labels: Labels | None = None,
+    *,
+    metrics: Sequence[str] = DEFAULT_METRICS,
+    distance: Distance = "cosine",
+    memory_mb: float = 256,
+) -> Metrics:
+    """Rank the gallery for every query and score where the items with the query's label are.
+
+    Without a gallery the queries are ranked among themselves, each without itself. Embeddings are tensors or arrays
+    (N,D), also memory-mapped, in any floating-point type; labels are one per embedding, of any kind. The scores are
+    those of `sumpool.retrieval.scores` and, on request, `nmi` and `ami` of a k-means clustering of the queries.
+    Ties are broken by the lowest index. Working memory beyond the embeddings and a float32 copy is `memory_mb`.
+
+    >>> x = torch.tensor([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0], [0.8, 0.2]])
+    >>> result = retrieval_metrics(x, [0, 0, 1, 1], metrics=["p@1", "map", "r@2"])
+    >>> dict(result), result.without_positive
+    ({'p@1': 0.75, 'map': 0.8333333333333333, 'r@2': 0.75}, 0)
+    """
+    ranked = {name: find_score(name) for name in metrics if name not in CLUSTERING}
+    codes = _codes(queries, labels, gallery, gallery_labels)
+    comparison = Comparison(queries, gallery, distance)
+    members = _Members(codes[-1], classes=1 + max(int(code.max()) for code in codes))
+    positives = members.count[codes[0]] - int(comparison.among_themselves)
+    per_query = {name: torch.full((len(positives),), torch.nan, dtype=torch.float64) for name in ranked}
+    depth = max((score.depth or 0 for score in ranked.values()), default=0)
+    for query, ranks in _ranks(comparison, codes, members, positives, depth, int(memory_mb * 2**20)) if ranked else ():
+        for name, score in ranked.items():
+            per_query[name][query] = score.of(ranks, positives[query].double())
+    result = Metrics(per_query, codes[0], positives)
+    for name in set(metrics) & set(CLUSTERING):
+        result.update(cluster_agreement(comparison.queries, codes[0], unit=comparison.cosine, names=[name]))
+    return result
+
+
+class _Members:
+    """The gallery items of every class, by ascending index."""
+
+    def __init__(self, codes: Tensor, classes: int) -> None:
+        self.order = codes.argsort(stable=True)
+        self.count = torch.bincount(codes, minlength=classes)
+        self.start = self.count.cumsum(0) - self.count
+
+    def of(self, query: Tensor, codes: Tensor, drop_self: bool) -> Tensor:
+        """The positives (n,P) of the queries by ascending index, -1 where there are no more."""
+        code = codes[query]
+        place = torch.arange(int(self.count[code].max()))
+        there = place < self.count[code][:, None]
+        member = self.order[(self.start[code][:, None] + place).where(there, 0)].where(there, -1)
+        return member.where(member != query[:, None], -1) if drop_self else member
+
+
+def _ranks(
+    comparison: Comparison, codes: list[Tensor], members: _Members, positives: Tensor, depth: float, memory: int
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Queries and the ascending ranks of their positives; ranks deeper than needed may be infinite.
+
+    Queries with few positives are counted, the others get their nearest neighbours; the ranks are the same.
+    """
+    alone = comparison.among_themselves
+    few = ((positives > 0) & (positives <= FEW)).nonzero().squeeze(1)
+    if len(few):
+        yield few, positive_ranks(comparison, few, members.of(few, codes[0], alone), max(depth, FEW))
+    many = (positives > FEW).nonzero().squeeze(1)
+    k = int(min(max(depth, int(positives.max())), len(comparison.columns)))
+    for at, neighbours in nearest(comparison, k, many, memory):
+        query = many[at]
+        hit = codes[-1][neighbours] == codes[0][query][:, None]
+        rank = torch.arange(1, neighbours.shape[1] + 1).double().where(hit, torch.inf)
+        yield query, rank.sort(1).values[:, : int(positives[query].max())]
+
+
+def _codes(
+    queries: Embeddings, labels: Labels, gallery: Embeddings | None, gallery_labels: Labels | None
+) -> list[Tensor]:
+    if (gallery is None) != (gallery_labels is None):
+        raise InputError("gallery and gallery_labels must be given together")
+    codes = encode(labels) if gallery_labels is None else encode(labels, gallery_labels)
+    for embeddings, code, name in zip([queries, gallery], codes, ["queries", "gallery"], strict=False):
+        if embeddings is not None and len(code) != len(embeddings):
+            raise InputError(f"{name}: one label per embedding expected, got {len(code)} for {len(embeddings)}")
+    return codes

@@ -1,0 +1,90 @@
+"""Exact nearest neighbours: the float32 product proposes a superset of the k nearest, the float64 score orders it.
+
+Ties are broken by the lowest index. Used by the metrics when a query has many positives, and by the index.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sumpool.retrieval.comparison import Comparison, full_precision
+
+ROWS = 256  # queries at a time: more do not make the product faster, fewer keep it in the cache
+GROUPS = 4  # item groups per wanted neighbour in the bound on the k-th score
+LAST = 2**32 - 1
+
+
+@torch.no_grad()
+def nearest(comparison: Comparison, k: int, query: Tensor, memory: int) -> Iterator[tuple[slice, Tensor]]:
+    """Successive pieces of the neighbours of the queries `query`, nearest first, with their place in it.
+
+    A query does not see itself when the queries are the gallery; k is cut to what the gallery has. `memory` bounds
+    the working memory in bytes.
+    """
+    columns = comparison.columns
+    k = min(k, len(columns) - comparison.among_themselves)
+    # Worst case per score: itself and, where everything ties, a mask, two indices and a sorted float64 copy.
+    size = max(1, min(len(query), memory // (48 * len(columns)), ROWS))
+    buffer = torch.empty(size, len(columns))
+    for start in range(0, len(query), size):
+        piece = query[start : start + size]
+        with full_precision():
+            scores = torch.mm(comparison.rows[piece], columns.T, out=buffer[: len(piece)])
+        if comparison.among_themselves:
+            scores[torch.arange(len(piece)), piece] = -torch.inf
+        values, items = _candidates(scores, k, comparison.tolerance)
+        yield slice(start, start + len(piece)), _settled(comparison, piece, values, items)[:, :k]
+
+
+def _candidates(scores: Tensor, k: int, tolerance: float) -> tuple[Tensor, Tensor]:
+    """Scores and items, highest first, of all that may be among the k nearest; padded with minus infinity.
+
+    The k-th highest of the maxima of disjoint groups of items is a lower bound on the k-th highest score; a true
+    member of the k nearest can be below that bound by the error of both scores at most.
+    """
+    count, width = scores.shape
+    groups = GROUPS * k
+    if k == 0 or 2 * groups > width:
+        return _sorted(scores, torch.arange(width).expand(count, width))
+    depth = width // groups
+    # Groups are strided, so that the maximum runs along the memory.
+    tops = scores[:, : depth * groups].view(count, depth, groups).amax(1)
+    bound = np.sort(tops.numpy(), axis=1)[:, -k, None] - np.float32(2 * tolerance)
+    hits = torch.from_numpy(np.flatnonzero(scores.numpy() >= bound))
+    row = hits.div(width, rounding_mode="floor")
+    filled = torch.bincount(row, minlength=count)
+    place = torch.arange(len(hits)) - (filled.cumsum(0) - filled)[row]
+    values = torch.full((count, int(filled.max())), -torch.inf)
+    items = torch.zeros(values.shape, dtype=torch.int64)
+    values[row, place] = scores.view(-1)[hits]
+    items[row, place] = hits - row * width
+    return _sorted(values, items)
+
+
+def _sorted(values: Tensor, items: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows by descending value, ties by ascending item.
+
+    Value and item are packed into one integer, because sorting plain integers is many times faster than sorting with
+    a permutation: the bits of a float, with all but the sign flipped for negative ones, are ordered like the float.
+    """
+    bits = values.view(torch.int32)
+    keys = (bits ^ ((bits >> 31) & 0x7FFFFFFF)).long().bitwise_left_shift_(32).add_(LAST - items)
+    keys.numpy().sort(axis=1)
+    keys = keys.flip(1)
+    bits = (keys >> 32).int()
+    return (bits ^ ((bits >> 31) & 0x7FFFFFFF)).view(torch.float32), LAST - (keys & LAST)
+
+
+def _settled(comparison: Comparison, query: Tensor, values: Tensor, items: Tensor) -> Tensor:
+    """Put runs of items whose float32 scores are too close to tell apart into float64 order, ties by ascending item."""
+    close = values[:, :-1] - values[:, 1:] <= 2 * comparison.tolerance
+    pad = close.new_zeros(len(close), 1)
+    follows = torch.cat([pad, close], 1)
+    row, place = (follows | torch.cat([close, pad], 1)).nonzero(as_tuple=True)
+    run = (~follows[row, place]).cumsum(0)
+    item = items[row, place]
+    order = np.lexsort((item.numpy(), -comparison.exact(query[row], item).numpy(), run.numpy()))
+    items[row, place] = item[torch.from_numpy(order)]
+    return items
