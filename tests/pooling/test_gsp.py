@@ -201,9 +201,8 @@ class TestPrototypes:
         assert compiled.ready
 
 
-@pytest.mark.parametrize("settings", [{}, {"combine": "max"}, {"learn_mass": True, "learn_sharpness": True}])
-def test_inductor_result_and_gradient_equal_eager(settings: dict[str, object]) -> None:
-    pool = gsp(**settings).float()
+def test_inductor_result_and_gradient_equal_eager() -> None:
+    pool = gsp(combine="max", learn_mass=True, learn_sharpness=True).float()
     maps = features(2, 6, 3, 2).float().requires_grad_()
     fast = torch.compile(pool, fullgraph=True)
     for run in (pool, fast):

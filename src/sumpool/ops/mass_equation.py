@@ -11,7 +11,7 @@ from torch import Tensor
 from sumpool.errors import InputError
 
 NEWTON_STEPS = 100  # more than bisection alone needs; two or three steps are usual
-TRACED_STEPS = 20  # a traced graph cannot stop early; the rank bracket makes this enough for every mass and sharpness
+TRACED_STEPS = 12  # a traced graph cannot stop early; from the rank bracket this is enough for every mass and sharpness
 
 
 @torch.no_grad()
@@ -27,9 +27,10 @@ def solve_shares(u_BN: Tensor, mass_B1: Tensor, mask_BN: Tensor | None, dtype: t
     centre_B1 = (u_BN if mask_BN is None else u_BN * mask_BN).sum(1, keepdim=True) / count_B1
     x_BN = u_BN + (odds_B1 - centre_B1)  # the root if all u were equal; t is what remains to be added
     low_B1, high_B1 = _range_bracket(x_BN, odds_B1, mask_BN)
+    t_B1 = torch.zeros_like(odds_B1)
     if traced:
         low_B1, high_B1 = _rank_bracket(x_BN, mass_B1, mask_BN, low_B1, high_B1)
-    t_B1 = torch.zeros_like(odds_B1).clamp(low_B1, high_B1)
+        t_B1 = (low_B1 + high_B1) / 2
     rounding = 4 * torch.finfo(u_BN.dtype).eps
     for _ in range(TRACED_STEPS if traced else NEWTON_STEPS):
         share_BN, rest_BN = _shares(x_BN + t_B1, mask_BN)
