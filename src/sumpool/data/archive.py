@@ -1,9 +1,11 @@
 """Unpack an archive that came from the internet: members checked, resumable, checksummed."""
 
+import gzip
 import hashlib
 import shutil
 import tarfile
 import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
@@ -48,15 +50,16 @@ def unpack(archive: Path, folder: Path) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     room = shutil.disk_usage(folder).free
     written = 0
-    for member in counted(_members(archive), 0, f"unpacking {archive.name}"):
-        target = folder / safe_name(member.name, archive)
-        if target.is_file() and target.stat().st_size == member.size:
-            continue
-        room -= member.size
-        if room < 0:
-            raise InputError(f"{folder} has no room for {archive.name}: free some space and run again")
-        _write(member, target)
-        written += 1
+    with _readable(archive):
+        for member in counted(_members(archive), None, f"unpacking {archive.name}"):
+            target = folder / safe_name(member.name, archive)
+            if target.is_file() and target.stat().st_size == member.size:
+                continue
+            room -= member.size
+            if room < 0:
+                raise InputError(f"{folder} has no room for {archive.name}: free some space and run again")
+            _write(member, target)
+            written += 1
     return written
 
 
@@ -75,14 +78,13 @@ def safe_name(name: str, archive: Path) -> PurePosixPath:
 
 
 def _members(archive: Path) -> Iterator[Member]:
-    with _readable(archive):
-        if tarfile.is_tarfile(archive):
-            yield from _tar_members(archive)
-        elif zipfile.is_zipfile(archive):
-            yield from _zip_members(archive)
-        else:
-            with archive.open("rb") as stream:
-                yield Member(archive.name, archive.stat().st_size, stream)
+    if tarfile.is_tarfile(archive):
+        yield from _tar_members(archive)
+    elif zipfile.is_zipfile(archive):
+        yield from _zip_members(archive)
+    else:
+        with archive.open("rb") as stream:
+            yield Member(archive.name, archive.stat().st_size, stream)
 
 
 def _tar_members(archive: Path) -> Iterator[Member]:
@@ -112,7 +114,7 @@ def _zip_members(archive: Path) -> Iterator[Member]:
 def _readable(archive: Path) -> Iterator[None]:
     try:
         yield
-    except (tarfile.TarError, zipfile.BadZipFile, EOFError, OSError) as error:
+    except (tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, EOFError) as error:
         raise InputError(f"archive {archive} is damaged or incomplete ({error}): fetch it again") from error
 
 

@@ -52,9 +52,7 @@ def open_image(source: Source) -> Image.Image:
         rows = [np.concatenate(source[start : start + 2], axis=1) for start in (0, 2)]
         return Image.fromarray(np.concatenate(rows, axis=0))
     if source.dtype != np.uint8:
-        raise InputError(
-            f"an image in memory must be uint8, got {source.dtype}: these are tokens, use them without a transform"
-        )
+        raise InputError(f"pixels must be uint8, got {source.dtype}: tokens are read without a transform")
     return Image.open(io.BytesIO(source.tobytes())) if source.ndim == 1 else Image.fromarray(source)
 
 

@@ -18,8 +18,8 @@ from rich.progress import (
 T = TypeVar("T")
 
 
-def counted(items: Iterable[T], total: int, label: str) -> Iterator[T]:
-    """The items, with a bar that counts them."""
+def counted(items: Iterable[T], total: int | None, label: str) -> Iterator[T]:
+    """The items, with a bar that counts them; `total` is None where it is not known before the end."""
     console = Console(stderr=True)
     return iter(track(items, label, total=total, console=console, transient=True, disable=not sys.stderr.isatty()))
 

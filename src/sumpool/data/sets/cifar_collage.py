@@ -26,12 +26,12 @@ BACKGROUND_GROUPS = 4
 
 
 def cifar_collage(
-    root: str | Path | None = None, per_class: int = 600, distilled: bool = False, seed: int = 0
+    root: str | Path | None = None, per_class: int = 600, distilled: bool = False, seed: int = 0, verify: bool = True
 ) -> Dataset:
     """64-px collages of CIFAR-100: one class image and three background images; both disjoint between splits."""
     if not 1 <= per_class <= 600:
         raise InputError(f"per_class must be between 1 and 600, got {per_class}")
-    photos = cifar100(root)
+    photos = cifar100(root, verify)
     rng = np.random.default_rng(seed)
     split_of, hidden = division(coarse_labels(data_root(root), photos.class_names), rng)
     rows = rows_of_classes(photos.labels)
