@@ -8,13 +8,19 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sumpool.embedder import Embedder
     from sumpool.pooling import GSP, create_pooling
     from sumpool.types import Pooled
 
 __version__ = version("sumpool")
-__all__ = ["GSP", "Pooled", "create_pooling"]
+__all__ = ["GSP", "Embedder", "Pooled", "create_pooling"]
 
-_HOME = {"GSP": "sumpool.pooling", "create_pooling": "sumpool.pooling", "Pooled": "sumpool.types"}
+_HOME = {
+    "Embedder": "sumpool.embedder",
+    "GSP": "sumpool.pooling",
+    "create_pooling": "sumpool.pooling",
+    "Pooled": "sumpool.types",
+}
 
 
 def __getattr__(name: str) -> Any:

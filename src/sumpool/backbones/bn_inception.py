@@ -9,6 +9,7 @@ from collections import OrderedDict
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from sumpool.backbones.base import Backbone
 from sumpool.types import Preprocessing
@@ -34,10 +35,10 @@ class BNInception(Backbone):
     def __init__(self) -> None:
         stem = OrderedDict(
             conv1_7x7_s2=conv(3, 64, 7, stride=2),
-            pool1=nn.MaxPool2d(3, stride=2, ceil_mode=True),
+            pool1=HalvingMaxPool(beyond=1),
             conv2_3x3_reduce=conv(64, 64, 1),
             conv2_3x3=conv(64, 192, 3),
-            pool2=nn.MaxPool2d(3, stride=2, ceil_mode=True),
+            pool2=HalvingMaxPool(beyond=1),
         )
         stages: dict[str, nn.Module] = {"stem": nn.Sequential(stem)}
         for name, sizes in BLOCKS.items():
@@ -88,7 +89,7 @@ class Inception(nn.Module):
             "double_3x3_reduce": conv(channels, double[0], 1),
             "double_3x3_1": conv(double[0], double[1], 3),
             "double_3x3_2": conv(double[1], double[1], 3, stride),
-            "pool": nn.MaxPool2d(3, stride=2, ceil_mode=True),
+            "pool": HalvingMaxPool(beyond=2),
         }
         if single:
             layers["1x1"] = conv(channels, single, 1)
@@ -107,6 +108,22 @@ class Inception(nn.Module):
         for name in names:
             features = self.get_submodule(name)(features)
         return features
+
+
+class HalvingMaxPool(nn.Module):
+    """3×3 maximum at every second pixel of features that are not negative; windows reach `beyond` the far edge.
+
+    1 is the rounding up (`ceil_mode`) of the original. Its inception blocks do that too, and fail at the sizes where
+    their strided convolutions give one output more; 2 is the same where they agree and gives that output elsewhere.
+    """
+
+    def __init__(self, beyond: int) -> None:
+        super().__init__()
+        self.beyond = beyond
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Pool; zeros never win."""
+        return F.max_pool2d(F.pad(features, (0, self.beyond, 0, self.beyond)), 3, stride=2)
 
 
 def conv(channels: int, out: int, kernel: int, stride: int = 1) -> nn.Sequential:

@@ -31,7 +31,7 @@ def read_weights(path: str | Path) -> State:
     return content
 
 
-def load_weights(module: nn.Module, path: str | Path, layout: Callable[[State], State]) -> None:
+def load_weights(module: nn.Module, path: str | Path, layout: Callable[[State], State] = dict) -> None:
     """Copy the file at `path` into `module`, after every key and shape has been found right.
 
     `layout` turns the names of a publicly known file into the module's; a file that has the module's names already is
