@@ -15,7 +15,7 @@ from benchmarks.measure import machine
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "benchmarks.md"
-BENCHMARKS = ["transport", "step"]
+BENCHMARKS = ["transport", "step", "losses", "data"]
 
 
 def main() -> None:

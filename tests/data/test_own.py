@@ -163,15 +163,7 @@ def test_packs_of_pixels(tmp_path: Path, compressed: bool) -> None:
         ({"x": pixels(2), "y": np.zeros(2, int)}, "has no array 'class_names'"),
         ({"x": pixels(2), "y": np.zeros(3, int), "class_names": np.array(["a"])}, "has 2 images, 3 labels"),
         ({"x": pixels(1), "y": np.array([4]), "class_names": np.array(["a"])}, "labels 4 to 4, but 1 class names"),
-        (
-            {
-                "jpeg": np.zeros(5, np.uint8),
-                "offsets": np.array([0, 9]),
-                "labels": np.array([0]),
-                "class_names": np.array(["a"]),
-            },
-            "needs 2 ascending offsets up to 5",
-        ),
+        ({**ENCODED, "offsets": np.array([0, 9])}, "needs 2 ascending offsets up to 5"),
         ({"x": np.array([{}], object), "y": np.zeros(1, int)}, "cannot be read"),
     ],
 )
@@ -190,3 +182,9 @@ def test_a_file_that_is_no_pack_is_named(tmp_path: Path) -> None:
 def test_an_unknown_name_is_answered() -> None:
     with pytest.raises(InputError, match="unknown dataset 'cab': did you mean 'cub'"):
         load_dataset("cab")
+
+
+@pytest.mark.parametrize("name", ["folder", "manifest", "pack"])
+def test_own_images_need_a_path(name: str) -> None:
+    with pytest.raises(InputError, match=f"dataset '{name}' needs a path"):
+        load_dataset(name)

@@ -1,7 +1,7 @@
 """Images, labels and batches: the benchmark sets, one's own images, and sets that need no download."""
 
 from collections.abc import Callable
-from inspect import signature
+from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,8 @@ from sumpool.data.sets.tokens import tokens
 from sumpool.data.sets.toy import toy
 from sumpool.data.shrink import write_pack
 from sumpool.data.transforms import CentreCrop, RandomResizedCrop, ShiftedCrop
-from sumpool.registry import create
+from sumpool.errors import InputError
+from sumpool.registry import create, lookup
 
 __all__ = [
     "DATASETS",
@@ -93,6 +94,9 @@ def load_dataset(name: str, root: str | Path | None = None, **settings: Any) -> 
     if name not in DATASETS and path.exists():
         kind = {".csv": "manifest", ".parquet": "manifest", ".npz": "pack"}.get(path.suffix, "folder")
         return create("dataset", DATASETS, kind, root=path, **settings)
-    if root is not None and name in DATASETS and "root" in signature(DATASETS[name]).parameters:
+    parameter = signature(lookup("dataset", DATASETS, name)).parameters.get("root")
+    if parameter is not None and root is not None:
         settings = {"root": root, **settings}
+    elif parameter is not None and parameter.default is Parameter.empty:
+        raise InputError(f"dataset {name!r} needs a path: write the path itself in place of the name")
     return create("dataset", DATASETS, name, **settings)

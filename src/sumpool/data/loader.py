@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 import torch
+from torch import Tensor
 from torch.utils.data import DataLoader
 
 from sumpool.data.dataset import Dataset, Sample
@@ -14,10 +15,19 @@ from sumpool.types import Batch
 
 
 class _Outcome(NamedTuple):
-    """What a worker sends: the readable part of a batch, and a sentence per unreadable image."""
+    """What a worker sends: the readable part of a batch, and a sentence per unreadable image.
 
-    batch: Batch | None
+    Only the images travel as a tensor: each tensor costs a shared-memory file between the processes.
+    """
+
+    images: Tensor | None
+    labels: list[int]
+    rows: list[int]
     problems: list[str]
+
+    def batch(self) -> Batch | None:
+        """The batch, None when nothing was readable."""
+        return None if self.images is None else Batch(self.images, torch.tensor(self.labels), torch.tensor(self.rows))
 
 
 class _Guarded(torch.utils.data.Dataset["Sample | str"]):
@@ -36,10 +46,8 @@ class _Guarded(torch.utils.data.Dataset["Sample | str"]):
 def _collate(samples: "list[Sample | str]") -> _Outcome:
     good = [sample for sample in samples if not isinstance(sample, str)]
     problems = [sample for sample in samples if isinstance(sample, str)]
-    if not good:
-        return _Outcome(None, problems)
-    images, labels, rows = zip(*good, strict=True)
-    return _Outcome(Batch(torch.stack(images), torch.tensor(labels), torch.tensor(rows)), problems)
+    images = torch.stack([image for image, _, _ in good]) if good else None
+    return _Outcome(images, [label for _, label, _ in good], [row for _, _, row in good], problems)
 
 
 class Loader:
@@ -92,8 +100,9 @@ class Loader:
         for outcome in self._batches:
             self.batch += 1
             self._report(outcome.problems)
-            if outcome.batch is not None:
-                yield outcome.batch
+            batch = outcome.batch()
+            if batch is not None:
+                yield batch
         self.epoch, self.batch = self.epoch + 1, 0
 
     def _report(self, problems: list[str]) -> None:

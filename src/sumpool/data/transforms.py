@@ -59,12 +59,12 @@ def resample(pixels: Image.Image, box: Box, size: int, method: Image.Resampling)
 
 def to_tensor(pixels: Image.Image, preprocessing: Preprocessing) -> Tensor:
     """An 8-bit image as (C,H,W) float32: scale · (x/255 − mean) / std, channels in the network's order."""
-    mean, std = torch.tensor(preprocessing.mean), torch.tensor(preprocessing.std)
-    values = torch.from_numpy(np.array(pixels)).reshape(pixels.height, pixels.width, -1).permute(2, 0, 1)
-    gain, offset = preprocessing.scale / (255 * std), -preprocessing.scale * mean / std
-    result = torch.empty(values.shape)
-    result.copy_(values).mul_(gain.view(-1, 1, 1)).add_(offset.view(-1, 1, 1))
-    return result.flip(0) if preprocessing.channels == "bgr" else result
+    mean, std = (np.array(values, np.float32).reshape(-1, 1, 1) for values in (preprocessing.mean, preprocessing.std))
+    planes = np.asarray(pixels).reshape(pixels.height, pixels.width, -1).transpose(2, 0, 1)
+    values = planes.astype(np.float32, order="C")
+    values *= preprocessing.scale / (255 * std)
+    values -= preprocessing.scale * mean / std
+    return torch.from_numpy(values[::-1].copy() if preprocessing.channels == "bgr" else values)
 
 
 class Transform:

@@ -30,10 +30,10 @@ def faces() -> tuple[Path, ...]:
 
 
 @cache
-def mask(character: str, face: int) -> Array:
+def mask(character: str, face: int) -> Image.Image:
     """How much ink each pixel of a character has, 0 to 255, cut to its extent."""
     drawn = _font(face).getmask(character)
-    return np.array(drawn, np.uint8).reshape(drawn.size[1], drawn.size[0])
+    return Image.fromarray(np.array(drawn, np.uint8).reshape(drawn.size[1], drawn.size[0]))
 
 
 @cache
@@ -53,7 +53,7 @@ def letters() -> tuple[str, ...]:
 @cache
 def symbols() -> tuple[str, ...]:
     """Arrows, operators and shapes that all faces have, that look different from each other and from every letter."""
-    marks = [c for c in _shared() if unicodedata.category(c) in ("Sm", "So") and mask(c, 0).any()]
+    marks = [c for c in _shared() if unicodedata.category(c) in ("Sm", "So") and mask(c, 0).getbbox()]
     return _distinct([*letters(), *marks])[len(letters()) :]
 
 
@@ -85,7 +85,7 @@ def _distinct(characters: list[str]) -> tuple[str, ...]:
 
 def _fitted(character: str, face: int, side: int = 16) -> Array:
     """The mask in the middle of a square, its longer side filling it, as a flat vector in 0 … 1."""
-    ink = Image.fromarray(mask(character, face))
+    ink = mask(character, face)
     scale = side / max(ink.size)
     small = ink.resize((max(round(ink.width * scale), 1), max(round(ink.height * scale), 1)), Image.Resampling.BOX)
     canvas = Image.new("L", (side, side))

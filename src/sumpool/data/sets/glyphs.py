@@ -84,13 +84,13 @@ def tiles(characters: Array, rng: Generator) -> Array:
     return drawn
 
 
-def _placed(ink: Array, angle: float, size: float, x: float, y: float) -> Image.Image:
+def _placed(ink: Image.Image, angle: float, size: float, x: float, y: float) -> Image.Image:
     """The mask on a tile: its longer side `size` pixels, turned about its middle, which comes to (x, y)."""
-    height, width = ink.shape
+    width, height = ink.size
     step = max(height, width) / size
     cos, sin = step * math.cos(angle), step * math.sin(angle)
     affine = (cos, sin, width / 2 - cos * x - sin * y, -sin, cos, height / 2 + sin * x - cos * y)
-    return Image.fromarray(ink).transform((TILE, TILE), Image.Transform.AFFINE, affine, Image.Resampling.BILINEAR)
+    return ink.transform((TILE, TILE), Image.Transform.AFFINE, affine, Image.Resampling.BILINEAR)
 
 
 def noisy(ink: Array, rng: Generator) -> Array:
