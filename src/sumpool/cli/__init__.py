@@ -1,6 +1,7 @@
 """The `sumpool` command: one module per sub-command, imported only when it is called."""
 
 import argparse
+import os
 import sys
 from importlib import import_module
 
@@ -11,7 +12,12 @@ from sumpool.registry import lookup
 # sub-command → one-line description; the module `sumpool.cli.<name>` has `configure(parser)` and `run(args)`.
 COMMANDS = {
     "data": "look at, fetch, unpack and check datasets",
+    "embed": "embed a folder of images into a file of vectors",
+    "explain": "draw which places and prototypes make an embedding, or a similarity",
+    "export": "write a model as ONNX",
+    "index": "embed a folder of images into a searchable index",
     "list": "show every registered component with a one-line description",
+    "search": "find the images of an index that are most similar to an image",
     "study": "run a study: a figure or table of the texts, by name",
 }
 
@@ -24,6 +30,9 @@ def main(argv: list[str] | None = None) -> int:
     except (InputError, FileNotFoundError, NotADirectoryError, PermissionError) as mistake:
         print(f"sumpool: {mistake}", file=sys.stderr)
         return 2
+    except BrokenPipeError:  # the reader (`head`, say) has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except KeyboardInterrupt:
         print("sumpool: interrupted", file=sys.stderr)
         return 130
@@ -49,4 +58,5 @@ def _dispatch(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog=f"sumpool {name}", description=description)
     command.configure(parser)
     command.run(parser.parse_args(argv[1:]))
+    sys.stdout.flush()
     return 0

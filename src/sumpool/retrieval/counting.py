@@ -70,7 +70,7 @@ class _Count:
             tile[row, own[row]] = -torch.inf
 
     def add(self, segments: Tensor, highest: Tensor, top: int, left: int) -> None:
-        """Count one tile (query, segment, score) and its maxima (query, segment), from query `top` and item `left` on."""
+        """Count a tile (query, segment, score) with maxima (query, segment), from query `top` and item `left` on."""
         low = self.low[top : top + TILE]
         reached = (highest[:, None] >= low[:, :, None]).nonzero()
         for row, nth, segment in (batch.unbind(1) for batch in reached.split(BATCH)):

@@ -6,8 +6,9 @@ import torch
 from torch import Tensor
 
 from sumpool.errors import InputError
+from sumpool.retrieval.arrays import Embeddings, Labels, encode
 from sumpool.retrieval.clustering import cluster_agreement
-from sumpool.retrieval.comparison import Comparison, Distance, Embeddings, Labels, encode
+from sumpool.retrieval.comparison import Comparison, Distance, Gallery
 from sumpool.retrieval.counting import positive_ranks
 from sumpool.retrieval.nearest import nearest
 from sumpool.retrieval.scores import CLUSTERING, find_score
@@ -59,13 +60,16 @@ def retrieval_metrics(
     Ties are broken by the lowest index. Working memory beyond the embeddings and a float32 copy is `memory_mb`.
 
     >>> x = torch.tensor([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0], [0.8, 0.2]])
-    >>> result = retrieval_metrics(x, [0, 0, 1, 1], metrics=["p@1", "map", "r@2"])
+    >>> result = retrieval_metrics(x, [0, 0, 1, 1], metrics=["p@1", "map@r", "r@3"])
     >>> dict(result), result.without_positive
-    ({'p@1': 0.75, 'map': 0.8333333333333333, 'r@2': 0.75}, 0)
+    ({'p@1': 0.75, 'map@r': 0.75, 'r@3': 1.0}, 0)
     """
     ranked = {name: find_score(name) for name in metrics if name not in CLUSTERING}
+    if gallery is None:
+        comparison = Comparison(None, Gallery(queries, distance, "queries"))
+    else:
+        comparison = Comparison(queries, Gallery(gallery, distance))
     codes = _codes(queries, labels, gallery, gallery_labels)
-    comparison = Comparison(queries, gallery, distance)
     members = _Members(codes[-1], classes=1 + max(int(code.max()) for code in codes))
     positives = members.count[codes[0]] - int(comparison.among_themselves)
     per_query = {name: torch.full((len(positives),), torch.nan, dtype=torch.float64) for name in ranked}
@@ -74,8 +78,8 @@ def retrieval_metrics(
         for name, score in ranked.items():
             per_query[name][query] = score.of(ranks, positives[query].double())
     result = Metrics(per_query, codes[0], positives)
-    for name in set(metrics) & set(CLUSTERING):
-        result.update(cluster_agreement(comparison.queries, codes[0], unit=comparison.cosine, names=[name]))
+    if clustering := [name for name in metrics if name in CLUSTERING]:
+        result.update(cluster_agreement(comparison.queries, codes[0], distance == "cosine", clustering))
     return result
 
 

@@ -1,5 +1,6 @@
+"""Slow, obvious versions and inputs that break metrics in practice."""
+
 import numpy as np
-import pytest
 import torch
 from torch import Tensor
 
@@ -21,7 +22,7 @@ def scores_by_loop(queries: Tensor, gallery: Tensor, distance: str) -> np.ndarra
 def ranking_by_loop(scores: np.ndarray, own: bool) -> list[list[int]]:
     """Gallery items from best to worst, ties by the lowest index, without the query itself if `own`."""
     return [
-        sorted((j for j in range(scores.shape[1]) if not (own and j == i)), key=lambda j: (-scores[i, j], j))  # noqa: B023
+        sorted((j for j in range(scores.shape[1]) if not (own and j == i)), key=lambda j: (-scores[i, j], j))
         for i in range(len(scores))
     ]
 
@@ -76,6 +77,9 @@ CASES: dict[str, tuple[Tensor, list[int]]] = {
 }
 
 
-@pytest.fixture(params=CASES)
-def case(request: pytest.FixtureRequest) -> tuple[Tensor, list[int]]:
-    return CASES[request.param]
+def query_and_gallery(case: str) -> tuple[Tensor, list[int], Tensor, list[int]]:
+    """A case's embeddings and labels, mixed and divided 2 : 3."""
+    embeddings, labels = CASES[case]
+    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(5)).tolist()
+    query, gallery = order[: 2 * len(order) // 5], order[2 * len(order) // 5 :]
+    return embeddings[query], [labels[i] for i in query], embeddings[gallery], [labels[i] for i in gallery]
