@@ -3,7 +3,7 @@
 Shape letters: B images, N local features of an image, C channels of the backbone, D channels of the embedding.
 """
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -100,7 +100,38 @@ def uniform_weights(features_BNC: Tensor, mask_BN: Tensor | None) -> Tensor:
 
 def weighted_sum(features_BNC: Tensor, weights_BN: Tensor) -> Tensor:
     """Σ_j w_j f_j per image, (B,N,C) and (B,N) → (B,C), as one matrix product."""
-    return torch.matmul(features_BNC.mT, weights_BN.to(features_BNC.dtype).unsqueeze(2)).squeeze(2)
+    sum_of = _product if torch.compiler.is_compiling() else _WeightedSum.apply
+    vector_BC: Tensor = sum_of(features_BNC, weights_BN.to(features_BNC.dtype))
+    return vector_BC
+
+
+def _product(features_BNC: Tensor, weights_BN: Tensor) -> Tensor:
+    return torch.matmul(weights_BN.unsqueeze(1), features_BNC).squeeze(1)
+
+
+class _WeightedSum(torch.autograd.Function):
+    """`_product` whose gradient lies in memory like the features, so that what made a map needs no copy of it."""
+
+    @staticmethod
+    def forward(features_BNC: Tensor, weights_BN: Tensor) -> Tensor:
+        return _product(features_BNC, weights_BN)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        features_BNC, weights_BN = ctx.saved_tensors
+        grad_BC = grads[0].to(features_BNC.dtype)
+        grad_features = grad_weights = None
+        if ctx.needs_input_grad[0] and features_BNC.mT.is_contiguous():
+            grad_features = (grad_BC.unsqueeze(2) * weights_BN.unsqueeze(1)).mT
+        elif ctx.needs_input_grad[0]:
+            grad_features = weights_BN.unsqueeze(2) * grad_BC.unsqueeze(1)
+        if ctx.needs_input_grad[1]:
+            grad_weights = _product(features_BNC.mT, grad_BC)
+        return grad_features, grad_weights
 
 
 def linear(features_BNC: Tensor, weight_DC: Tensor, bias_D: Tensor | None = None) -> Tensor:

@@ -38,8 +38,8 @@ class CBAM(Pooling):
 
     def pool(self, features_BNC: Tensor, mask_BN: Tensor | None, grid: tuple[int, int] | None) -> Pooled:
         """Gate channels, gate places, average, then project."""
-        summary_BC = self.channel(average(features_BNC, mask_BN)) + self.channel(global_max(features_BNC, mask_BN))
-        channel_BC = summary_BC.sigmoid()
+        summaries_2BC = torch.stack([average(features_BNC, mask_BN), global_max(features_BNC, mask_BN)])
+        channel_BC = self.channel(summaries_2BC).sum(0).sigmoid()
         place_BN = self._places(features_BNC, channel_BC, grid)
         # The channel gate is the same at every place, so it is applied to the average.
         vector = channel_BC * weighted_sum(features_BNC, place_BN * uniform_weights(features_BNC, mask_BN))
@@ -49,5 +49,5 @@ class CBAM(Pooling):
         """The gate s of every place, (B,N); masked (zero) features look like the convolution's own padding."""
         assert grid is not None
         mean_BN = weighted_sum(features_BNC.mT, channel_BC / features_BNC.shape[2])
-        max_BN = (features_BNC * channel_BC.unsqueeze(1)).amax(2)
+        max_BN = (features_BNC * channel_BC.unsqueeze(1)).max(2).values
         return at_least_float32(self.spatial(torch.stack([mean_BN, max_BN], 1).unflatten(2, grid)).flatten(1)).sigmoid()

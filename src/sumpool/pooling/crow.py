@@ -3,7 +3,6 @@
 Shape letters: B images, N local features, C channels.
 """
 
-import torch
 from torch import Tensor
 
 from sumpool.pooling.base import Pooling, at_least_float32, average, normalised, weighted_sum
@@ -23,8 +22,8 @@ def spatial_weights(features_BNC: Tensor, mask_BN: Tensor | None = None) -> Tens
 
 
 def channel_weights(features_BNC: Tensor, mask_BN: Tensor | None = None) -> Tensor:
-    r"""Rarity :math:`-\log \frac1n \sum_j \sigma(f_{jc})` of every channel, (B,C), precise also where σ is near 1."""
-    return -torch.log1p(-average(torch.sigmoid(-features_BNC), mask_BN))
+    r"""Rarity :math:`-\log \frac1n \sum_j \sigma(f_{jc})` of every channel, (B,C)."""
+    return -average(features_BNC.sigmoid(), mask_BN).log()
 
 
 class CroW(Pooling):

@@ -23,7 +23,7 @@ def ridge_weights(features_BNC: Tensor, ridge: float) -> Tensor:
     with torch.autocast(features_BNC.device.type, enabled=False):
         gram_BNN = torch.matmul(features_BNC, features_BNC.mT)
     size = gram_BNN.shape[1]
-    largest_B11 = gram_BNN.detach().diagonal(dim1=1, dim2=2).amax(1)[:, None, None].double()
+    largest_B11 = gram_BNN.detach().amax((1, 2), keepdim=True).double()  # a squared norm, by Cauchy and Schwarz
     lifted_B11 = (4 * size * torch.finfo(gram_BNN.dtype).eps * largest_B11).clamp(min=ridge)
     system_BNN = gram_BNN.double() + lifted_B11 * torch.eye(size, dtype=torch.float64, device=gram_BNN.device)
     return _solve_ones(system_BNN).to(features_BNC.dtype)

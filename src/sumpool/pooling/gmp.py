@@ -15,7 +15,7 @@ def global_max(features_BNC: Tensor, mask_BN: Tensor | None) -> Tensor:
     """Largest value of every channel over the features that count, (B,N,C) → (B,C)."""
     if mask_BN is not None:
         features_BNC = features_BNC.masked_fill(~mask_BN.unsqueeze(2), -math.inf)
-    return features_BNC.amax(1)
+    return features_BNC.max(1).values  # its gradient takes a third of the time of that of `amax`
 
 
 class GMP(Pooling):

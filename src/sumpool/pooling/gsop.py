@@ -14,8 +14,8 @@ from sumpool.types import Pooled
 
 def covariance(samples_BXY: Tensor) -> Tensor:
     """Covariance of the X variables over the last dimension, divided by its trace, (B,X,X)."""
-    product_BXX = samples_BXY @ samples_BXY.mT
-    return product_BXX / (product_BXX.diagonal(dim1=1, dim2=2).sum(1)[:, None, None] + 1e-6)
+    trace_B11 = samples_BXY.square().sum((1, 2), keepdim=True)
+    return samples_BXY @ samples_BXY.mT / (trace_B11 + 1e-6)
 
 
 def area(size: int, cells: int, like: Tensor) -> Tensor:

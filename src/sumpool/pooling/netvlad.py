@@ -10,9 +10,9 @@ from sumpool.pooling.base import Pooling, at_least_float32, average, linear, sha
 from sumpool.types import Pooled
 
 
-def residual_sums(features_BNE: Tensor, assignment_BNK: Tensor, centres_KE: Tensor) -> Tensor:
-    """Σ_j a_jk (f_j − ν_k) of every centre, (B,K,E), without the N·K residuals."""
-    return assignment_BNK.mT @ features_BNE - assignment_BNK.sum(1).unsqueeze(2) * centres_KE
+def residual_sums(features_BNE: Tensor, assignment_BKN: Tensor, centres_KE: Tensor) -> Tensor:
+    """Σ_j a_kj (f_j − ν_k) of every centre, (B,K,E), without the N·K residuals."""
+    return assignment_BKN @ features_BNE - assignment_BKN.sum(2, keepdim=True) * centres_KE
 
 
 class NetVLAD(Pooling):
@@ -43,12 +43,12 @@ class NetVLAD(Pooling):
     def pool(self, features_BNC: Tensor, mask_BN: Tensor | None, grid: tuple[int, int] | None) -> Pooled:
         """Project, assign, sum the residuals, normalise."""
         features_BNE = self.project(features_BNC)
-        logits_BNK = linear(features_BNE, self.assignment.weight, self.assignment.bias)
+        logits_BKN = linear(features_BNE, self.assignment.weight, self.assignment.bias).mT
         # The slope of the normalisation at a centre that nothing is assigned to is beyond float16.
-        assignment_BNK = at_least_float32(logits_BNK).softmax(2)
+        assignment_BKN = at_least_float32(logits_BKN).softmax(1)
         if mask_BN is not None:
-            assignment_BNK = assignment_BNK * mask_BN.unsqueeze(2)
+            assignment_BKN = assignment_BKN * mask_BN.unsqueeze(1)
         with torch.autocast(features_BNE.device.type, enabled=False):
-            sums_BKE = residual_sums(at_least_float32(features_BNE), assignment_BNK, at_least_float32(self.centres))
+            sums_BKE = residual_sums(at_least_float32(features_BNE), assignment_BKN, at_least_float32(self.centres))
         vector = nn.functional.normalize(sums_BKE, dim=2).flatten(1).to(features_BNE.dtype)
-        return Pooled(vector, attributes=average(assignment_BNK, mask_BN), grid=grid)
+        return Pooled(vector, attributes=average(assignment_BKN.mT, mask_BN), grid=grid)

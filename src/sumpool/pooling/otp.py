@@ -20,20 +20,20 @@ def sinkhorn(cost_BMN: Tensor, sharpness: float, steps: int, mask_BN: Tensor | N
     .. math:: \min_{\pi \ge 0} \sum_{ij} c_{ij} \pi_{ij} + \tfrac1\varepsilon \sum_{ij} \pi_{ij} \log \pi_{ij}
               \quad \text{s.t.} \quad \sum_j \pi_{ij} = \tfrac1m, \quad \sum_i \pi_{ij} = \tfrac1n .
 
-    The prototypes are scaled last: each holds mass 1/m exactly, the mass of a feature nears 1/n.
+    Scaling to a marginal is a softmax up to a constant. The prototypes are scaled last: each holds mass 1/m exactly,
+    the mass of a feature nears 1/n.
 
     Cuturi, *Sinkhorn distances: lightspeed computation of optimal transport*, NIPS 2013.
     """
-    logits_BMN = -sharpness * cost_BMN
-    feature_BN = torch.zeros_like(logits_BMN[:, 0])  # log scaling factors, up to a constant that cancels
-    for step in range(steps + 1):
-        if mask_BN is not None:
-            feature_BN = feature_BN.masked_fill(~mask_BN, -math.inf)
-        scaled_BMN = logits_BMN + feature_BN.unsqueeze(1)
-        if step < steps:
-            prototype_BM = -scaled_BMN.logsumexp(2)
-            feature_BN = -(logits_BMN + prototype_BM.unsqueeze(2)).logsumexp(1)
-    return scaled_BMN.softmax(2) / cost_BMN.shape[1]
+    log_plan_BMN = _hide(-sharpness * cost_BMN, mask_BN).log_softmax(2)
+    for _ in range(steps):
+        log_plan_BMN = _hide(log_plan_BMN.log_softmax(1), mask_BN).log_softmax(2)
+    return log_plan_BMN.exp() / cost_BMN.shape[1]
+
+
+def _hide(logits_BMN: Tensor, mask_BN: Tensor | None) -> Tensor:
+    """Features that do not count get no mass; not −∞, of which the next scaling would make NaN."""
+    return logits_BMN if mask_BN is None else logits_BMN.masked_fill(~mask_BN.unsqueeze(1), -1e30)
 
 
 class OTP(Pooling):

@@ -1,0 +1,62 @@
+"""Every pooling, forward and backward, against GAP+linear and against its textbook code.
+
+Map and all parameters receive gradients; float32, all cores. "× GAP" is the time in units of GAP+linear (mean, then
+`linear`), "× textbook" how many times faster than the straightforward code of `benchmarks/textbook.py`, which is
+checked to give the same vectors (up to a factor per image) before it is timed. Only the vector receives a gradient,
+except that the attributes of `gap_attributes` are computed on both sides. GSP's textbook is the published layer: 100
+steps, closed-form gradient.
+"""
+
+from collections.abc import Callable, Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from benchmarks.measure import all_threads, median_seconds, threads
+from benchmarks.textbook import TEXTBOOK
+from sumpool.pooling import POOLINGS, Pooling, create_pooling
+
+SIZES = {(32, 1024, 7, 7): (128, 15), (112, 2048, 7, 7): (512, 5)}  # map → (dim, rounds)
+
+
+def run() -> list[dict[str, object]]:
+    with threads(all_threads()):
+        return [_row(name, size, dim, rounds) for size, (dim, rounds) in SIZES.items() for name in POOLINGS]
+
+
+def _row(name: str, size: tuple[int, int, int, int], dim: int, rounds: int) -> dict[str, object]:
+    torch.manual_seed(0)
+    memory = {"memory": 0} if "memory" in create_pooling(name, 16, 16).settings else {}
+    pool = create_pooling(name, size[1], dim, **memory)
+    features = torch.randn(size).relu().requires_grad_()  # what a backbone ends with
+    matrix = torch.randn(dim, size[1], requires_grad=True)
+    _check_equal(name, pool, features.detach())
+    parameters = list(pool.parameters())
+    seconds = median_seconds(
+        {
+            "gap": _task(lambda x: F.linear(x.mean((2, 3)), matrix), features, [matrix]),
+            "ours": _task(lambda x: pool(x).vector, features, parameters),
+            "textbook": _task(lambda x: TEXTBOOK[name](x, pool), features, parameters),
+        },
+        rounds,
+    )
+    return {
+        "map → dim": f"{'×'.join(map(str, size))} → {dim}",
+        "pooling": name,
+        "ms": f"{1e3 * seconds['ours']:.1f}",
+        "× GAP": f"{seconds['ours'] / seconds['gap']:.2f}",
+        "× textbook": f"{seconds['textbook'] / seconds['ours']:.2f}",
+    }
+
+
+def _task(forward: Callable[[Tensor], Tensor], features: Tensor, parameters: Sequence[Tensor]) -> Callable[[], object]:
+    upstream = torch.randn_like(forward(features[:1].detach())).expand(len(features), -1)
+    return lambda: torch.autograd.grad(forward(features), [features, *parameters], upstream, allow_unused=True)
+
+
+def _check_equal(name: str, pool: Pooling, features: Tensor) -> None:
+    """The same directions; the cells of GSoP, whose textbook resampling has whole-pixel bins, differ a little."""
+    with torch.no_grad():
+        cosine = F.cosine_similarity(pool(features[:4]).vector, TEXTBOOK[name](features[:4], pool))
+    assert cosine.min() > 0.999, f"{name}: the textbook's vectors differ, cosine {cosine.min():.4f}"
