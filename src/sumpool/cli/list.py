@@ -2,12 +2,16 @@
 
 import argparse
 from collections.abc import Mapping
+from importlib import import_module
 
 from sumpool.registry import describe, lookup
 
 KINDS = {
     "datasets": ("sumpool.data", "DATASETS"),
+    "backbones": ("sumpool.backbones", "BACKBONES"),
     "poolings": ("sumpool.pooling", "POOLINGS"),
+    "losses": ("sumpool.losses", "LOSSES"),
+    "regularisers": ("sumpool.losses", "REGULARISERS"),
     "studies": ("sumpool.studies", "STUDIES"),
 }
 
@@ -19,13 +23,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Print the tables."""
-    from importlib import import_module
-
     if args.kind:
         lookup("kind of component", KINDS, args.kind)
     for kind in [args.kind] if args.kind else KINDS:
         module, attribute = KINDS[kind]
         table: Mapping[str, object] = getattr(import_module(module), attribute)
+        width = max(map(len, table))
         print(kind)
         for name, component in table.items():
-            print(f"  {name:<14} {describe(component)}")
+            print(f"  {name:<{width}}  {describe(component)}")

@@ -53,8 +53,12 @@ class PairLoss(nn.Module):
                 f"{embeddings_BD.shape[1]} dimensions"
             )
         with full_precision(embeddings_BD):
-            matrix_BR = self.measure(embeddings_BD, reference.embeddings.to(embeddings_BD.dtype), self.norm)
-            return self.formula(matrix_BR, *self.pairs(embeddings_BD, labels_B, reference))
+            return self.compute(embeddings_BD, labels_B, reference)
+
+    def compute(self, embeddings_BD: Tensor, labels_B: Tensor, reference: Reference) -> Tensor:
+        """The loss of checked input: matrix, masks, formula."""
+        matrix_BR = self.measure(embeddings_BD, reference.embeddings.to(embeddings_BD.dtype), self.norm)
+        return self.formula(matrix_BR, *self.pairs(embeddings_BD, labels_B, reference))
 
     def pairs(self, embeddings_BD: Tensor, labels_B: Tensor, reference: Reference) -> tuple[Tensor, Tensor]:
         """The positive and negative pairs: all of them."""

@@ -66,7 +66,10 @@ def distances(cosines_CC: Tensor) -> Tensor:
 
 
 class NearestPush(CentreRegulariser):
-    r"""R1: mean soft maximum of each centre's cosines, $\frac1\gamma\log\sum_{j\ne i}e^{\gamma(s_{ij}-\delta)}$."""
+    r"""R1: soft maximum of each centre's cosines to the others, so that its nearest centres push.
+
+    $\frac1C \sum_i \frac1\gamma\log\sum_{j\ne i} e^{\gamma(s_{ij} - \delta)}$
+    """
 
     def __init__(self, scale: float = 10.0, margin: float = 0.0, subset: int | None = None, seed: int = 0) -> None:
         super().__init__(subset, seed)
@@ -80,7 +83,11 @@ class NearestPush(CentreRegulariser):
 
 
 class SimilarityMean(CentreRegulariser):
-    r"""R2: power mean $\bigl(\frac1{C(C-1)}\sum_{i\ne j}s_{ij}^\lambda\bigr)^{1/\lambda}$ of $s = (1+\cos)/2$."""
+    r"""R2: power mean of all similarities between centres.
+
+    $\bigl(\frac1{C(C-1)}\sum_{i\ne j} s_{ij}^\lambda\bigr)^{1/\lambda}$ with the positive similarity
+    $s = (1 + \cos)/2$.
+    """
 
     def __init__(self, skew: float = 4.0, subset: int | None = None, seed: int = 0) -> None:
         super().__init__(subset, seed)
@@ -113,9 +120,10 @@ class FarPush(CentreRegulariser):
 
 
 class HypersphericalEnergy(CentreRegulariser):
-    r"""Minimum hyperspherical energy: mean $d_{ij}^{-s}$, or mean $-\log d_{ij}$ for s = 0 (Liu et al., 2018).
+    r"""Minimum hyperspherical energy: mean inverse power of the centre distances (Liu et al., 2018).
 
-    A monotone map of a power mean of the distances: $b(-s)^{-s}$, or $-\log b(0)$.
+    Mean $d_{ij}^{-s}$, or mean $-\log d_{ij}$ for s = 0: a monotone map of a power mean of the distances, $b(-s)^{-s}$
+    or $-\log b(0)$.
     """
 
     def __init__(self, power: float = 1.0, subset: int | None = None, seed: int = 0) -> None:

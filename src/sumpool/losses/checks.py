@@ -57,10 +57,12 @@ def checked(embeddings_BD: Tensor, labels: Any) -> tuple[Tensor, Tensor]:
     labels_B = as_labels(labels, embeddings_BD.device)
     if len(labels_B) != len(embeddings_BD):
         raise InputError(f"expected one label per embedding, got {len(labels_B)} labels for {len(embeddings_BD)} rows")
-    finite_B = embeddings_BD.isfinite().all(1)
-    if not bool(finite_B.all()):
-        rows = (~finite_B).nonzero().flatten().tolist()
-        raise InputError(f"embeddings hold NaN or infinity in {len(rows)} of {len(finite_B)} rows, first row {rows[0]}")
+    if not math.isfinite(embeddings_BD.detach().sum().item()):  # one pass; a sum that overflows is looked into as well
+        rows = (~embeddings_BD.isfinite().all(1)).nonzero().flatten().tolist()
+        if rows:
+            raise InputError(
+                f"embeddings hold NaN or infinity in {len(rows)} of {len(labels_B)} rows, first row {rows[0]}"
+            )
     if embeddings_BD.dtype in (torch.float16, torch.bfloat16):
         embeddings_BD = embeddings_BD.float()
     return embeddings_BD, labels_B

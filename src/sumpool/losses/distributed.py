@@ -22,7 +22,7 @@ def gather(local: Tensor) -> Tensor:
         return local
     sizes = [torch.zeros(1, dtype=torch.long, device=local.device) for _ in range(dist.get_world_size())]
     dist.all_gather(sizes, torch.tensor([len(local)], device=local.device))
-    gathered: Tensor = _Gather.apply(local, [int(size) for size in sizes])  # type: ignore[no-untyped-call]
+    gathered: Tensor = _Gather.apply(local, [int(size) for size in sizes])
     return gathered
 
 

@@ -28,7 +28,7 @@ def lifted_structure(
     pushed_BR = positives_BR & (negatives_BR.any(1, keepdim=True) | negatives_BR.any(0))
     both_BR = torch.logaddexp(of_anchor_B1, of_positive_R).where(pushed_BR, 0)
     hinge_BR = (both_BR + distance_BR - positive_margin).relu().where(pushed_BR, 0)
-    return hinge_BR.square().sum() / (2 * positives_BR.sum().clamp(min=1))
+    return hinge_BR.square().sum() / (2 * positives_BR.count_nonzero().clamp(min=1))
 
 
 class LiftedStructure(PairLoss):

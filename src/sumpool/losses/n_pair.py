@@ -7,21 +7,19 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from sumpool.losses.base import PairLoss
+from sumpool.losses.base import PairLoss, Reference
 from sumpool.losses.checks import above_zero
 from sumpool.ops.similarity import Norm
 
 
-def n_pair(similarity_BR: Tensor, positives_BR: Tensor, negatives_BR: Tensor, scale: float) -> Tensor:
+def n_pair(similarity_NN: Tensor, scale: float) -> Tensor:
     r"""Mean over the classes of $\log\bigl(1 + \sum_{j\ne i} e^{\gamma(s(a_i, p_j) - s(a_i, p_i))}\bigr)$.
 
     Sohn, *Improved deep metric learning with multi-class N-pair loss objective*, NIPS 2016. Class i takes part with
     the first of its anchors that has a positive, a_i, and that anchor's first positive, p_i.
     """
-    anchor_N, positive_N = one_pair_per_class(positives_BR, negatives_BR)
-    logits_NN = scale * similarity_BR[anchor_N][:, positive_N]
-    target_N = torch.arange(len(anchor_N), device=similarity_BR.device)
-    return cross_entropy(logits_NN, target_N, reduction="sum") / max(len(anchor_N), 1)
+    target_N = torch.arange(len(similarity_NN), device=similarity_NN.device)
+    return cross_entropy(scale * similarity_NN, target_N, reduction="sum") / max(len(similarity_NN), 1)
 
 
 def one_pair_per_class(positives_BR: Tensor, negatives_BR: Tensor) -> tuple[Tensor, Tensor]:
@@ -30,7 +28,7 @@ def one_pair_per_class(positives_BR: Tensor, negatives_BR: Tensor) -> tuple[Tens
     The classes need not be known: an earlier anchor for which my positive is no negative is of my class.
     """
     paired_B = positives_BR.any(1)
-    first_B = positives_BR.int().argmax(1)
+    first_B = positives_BR.byte().argmax(1)
     same_BB = ~negatives_BR[:, first_B].mT & paired_B  # [a, b]: anchor b has a positive and is of the class of a
     earlier_B = same_BB.tril(-1).any(1)
     anchor_N = (paired_B & ~earlier_B).nonzero().flatten()
@@ -44,6 +42,14 @@ class NPair(PairLoss):
         super().__init__(norm)
         self.scale = above_zero("scale", scale)
 
+    def compute(self, embeddings_BD: Tensor, labels_B: Tensor, reference: Reference) -> Tensor:
+        """The similarities of the chosen rows and references only."""
+        anchor_N, positive_N = one_pair_per_class(*self.pairs(embeddings_BD, labels_B, reference))
+        anchors_ND = embeddings_BD.index_select(0, anchor_N)
+        positives_ND = reference.embeddings.index_select(0, positive_N).to(embeddings_BD.dtype)
+        return n_pair(self.measure(anchors_ND, positives_ND, self.norm), self.scale)
+
     def formula(self, matrix_BR: Tensor, positives_BR: Tensor, negatives_BR: Tensor) -> Tensor:
         """See `n_pair`."""
-        return n_pair(matrix_BR, positives_BR, negatives_BR, self.scale)
+        anchor_N, positive_N = one_pair_per_class(positives_BR, negatives_BR)
+        return n_pair(matrix_BR[anchor_N][:, positive_N], self.scale)

@@ -4,7 +4,6 @@ Shape letters: B batch, C classes, K centres per class, D dimensions.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,7 +19,7 @@ def soft_triple(cosines_BCK: Tensor, index_B: Tensor, scale: float, temperature:
 
     Qian et al., *SoftTriple loss: deep metric learning without triplet sampling*, ICCV 2019.
     """
-    class_BC = _SoftMaximum.apply(cosines_BCK, temperature)  # type: ignore[no-untyped-call]
+    class_BC = (torch.softmax(cosines_BCK / temperature, 2) * cosines_BCK).sum(2)
     own_B1 = index_B.unsqueeze(1)
     margins = class_BC.new_full((1, 1), -scale * margin).expand_as(own_B1)
     logits_BC = (scale * class_BC).scatter_add(1, own_B1, margins)
@@ -40,24 +39,6 @@ def centre_spread(centres_CKD: Tensor) -> Tensor:
     cosines = (unit_CKD @ unit_CKD.mT)[:, first, second]
     # The paper's code adds 1e-5 under the root: merged centres would have an infinite slope.
     return (2 + 1e-5 - 2 * cosines).clamp(min=1e-5).sqrt().mean() / 2
-
-
-class _SoftMaximum(torch.autograd.Function):
-    """Σ_k softmax_k(s/γ) s, keeping the cosines and the result instead of the weights and the product."""
-
-    @staticmethod
-    def forward(ctx: Any, cosines_BCK: Tensor, temperature: float) -> Tensor:
-        weights_BCK = torch.softmax(cosines_BCK / temperature, 2)
-        soft_BC: Tensor = torch.linalg.vecdot(weights_BCK, cosines_BCK)
-        ctx.temperature = temperature
-        ctx.save_for_backward(cosines_BCK, weights_BCK, soft_BC)
-        return soft_BC
-
-    @staticmethod
-    def backward(ctx: Any, grad_BC: Tensor) -> tuple[Tensor, None]:
-        cosines_BCK, weights_BCK, soft_BC = ctx.saved_tensors
-        slope_BCK: Tensor = (cosines_BCK - soft_BC.unsqueeze(2)).div_(ctx.temperature).add_(1).mul_(weights_BCK)
-        return slope_BCK.mul_(grad_BC.unsqueeze(2)), None
 
 
 class SoftTriple(ProxyLoss):

@@ -12,10 +12,10 @@ from sumpool.ops.triplets import triplet_hinge
 
 
 class Triplet(PairLoss):
-    r"""All triplets: every positive closer than every negative by a margin, $(d_{ap} - d_{an} + m)_+$.
+    r"""Triplet: every positive closer than every negative by a margin, over all triplets.
 
-    Schroff, Kalenichenko, Philbin, *FaceNet*, CVPR 2015. The mean over the non-zero terms of all triplets, exact, in
-    the memory of the distance matrix (`sumpool.ops.triplets`).
+    Schroff, Kalenichenko, Philbin, *FaceNet*, CVPR 2015. The mean over the non-zero terms $(d_{ap} - d_{an} + m)_+$ of
+    all triplets, exact, in the memory of the distance matrix (`sumpool.ops.triplets`).
     """
 
     measure = staticmethod(distance)

@@ -35,7 +35,7 @@ def masked_logsumexp(values_BR: Tensor, mask_BR: Tensor, dim: int = 1) -> Tensor
 def mean_nonzero(hinges: Tensor, mask: Tensor) -> Tensor:
     """Mean of the positive entries under the mask; 0 if there is none."""
     active = mask & (hinges > 0)
-    return hinges.where(active, 0).sum() / active.sum().clamp(min=1)
+    return hinges.where(active, 0).sum() / active.count_nonzero().clamp(min=1)
 
 
 def hard_pairs(
