@@ -15,31 +15,31 @@ TRACED_STEPS = 12  # a traced graph cannot stop early; from the rank bracket thi
 
 
 @torch.no_grad()
-def solve_shares(u_BN: Tensor, mass_B1: Tensor, mask_BN: Tensor | None, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+def solve_shares(u_BN: Tensor, mass: Tensor, mask_BN: Tensor | None, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """σ(u+τ) and σ(−u−τ) at the root τ to the precision of `dtype`, by safeguarded Newton steps on the log odds.
 
     In log odds the equation is log Σσ(x) − log Σσ(−x) = log μ/(1−μ): its slope is at most 1, and exactly 1 when all u
     are equal, which makes Newton quick; and both sides keep their relative precision as μ → 0 or 1.
     """
     traced = torch.compiler.is_compiling()
-    odds_B1 = _log_odds(mass_B1, dtype)
-    count_B1 = count(u_BN, mask_BN)
-    centre_B1 = (u_BN if mask_BN is None else u_BN * mask_BN).sum(1, keepdim=True) / count_B1
-    x_BN = u_BN + (odds_B1 - centre_B1)  # the root if all u were equal; t is what remains to be added
-    low_B1, high_B1 = _range_bracket(x_BN, odds_B1, mask_BN)
-    t_B1 = torch.zeros_like(odds_B1)
+    odds = _log_odds(mass, dtype)
+    n = count(u_BN, mask_BN)
+    centre_B1 = (u_BN if mask_BN is None else u_BN * mask_BN).sum(1, keepdim=True) / n
+    x_BN = u_BN + (odds - centre_B1)  # the root if all u were equal; t is what remains to be added
+    low_B1, high_B1 = _range_bracket(x_BN, odds, mask_BN)
+    t_B1 = torch.zeros_like(low_B1)
     if traced:
-        low_B1, high_B1 = _rank_bracket(x_BN, mass_B1, mask_BN, low_B1, high_B1)
+        low_B1, high_B1 = _rank_bracket(x_BN, mass, mask_BN, low_B1, high_B1)
         t_B1 = (low_B1 + high_B1) / 2
     rounding = 4 * torch.finfo(u_BN.dtype).eps
     for _ in range(TRACED_STEPS if traced else NEWTON_STEPS):
         share_BN, rest_BN = _shares(x_BN + t_B1, mask_BN)
         share_B1, rest_B1 = share_BN.sum(1, keepdim=True), rest_BN.sum(1, keepdim=True)
-        gap_B1 = odds_B1 - (share_B1.log() - rest_B1.log())
+        gap_B1 = odds - (share_B1 / rest_B1).log()
         below_B1 = gap_B1 > 0
         low_B1 = torch.where(below_B1, t_B1, low_B1)
         high_B1 = torch.where(below_B1, high_B1, t_B1)
-        newton_B1 = gap_B1 * share_B1 * rest_B1 / (count_B1 * (share_BN * rest_BN).sum(1, keepdim=True))
+        newton_B1 = gap_B1 * share_B1 * rest_B1 / (n * (share_BN * rest_BN).sum(1, keepdim=True))
         goal_B1 = t_B1 + newton_B1
         inside_B1 = goal_B1 == goal_B1.clamp(low_B1, high_B1)
         step_B1 = torch.where(inside_B1, newton_B1, (low_B1 + high_B1) / 2 - t_B1)
@@ -56,15 +56,15 @@ def solve_shares(u_BN: Tensor, mass_B1: Tensor, mask_BN: Tensor | None, dtype: t
     return _shares(x_BN + t_B1, mask_BN)
 
 
-def _range_bracket(x_BN: Tensor, odds_B1: Tensor, mask_BN: Tensor | None) -> tuple[Tensor, Tensor]:
+def _range_bracket(x_BN: Tensor, odds: Tensor, mask_BN: Tensor | None) -> tuple[Tensor, Tensor]:
     """Bounds of the root from the extreme features: logit μ − max x ≤ t ≤ logit μ − min x."""
     low_BN = x_BN if mask_BN is None else x_BN.masked_fill(~mask_BN, math.inf)
     high_BN = x_BN if mask_BN is None else x_BN.masked_fill(~mask_BN, -math.inf)
-    return odds_B1 - high_BN.amax(1, keepdim=True), odds_B1 - low_BN.amin(1, keepdim=True)
+    return odds - high_BN.amax(1, keepdim=True), odds - low_BN.amin(1, keepdim=True)
 
 
 def _rank_bracket(
-    x_BN: Tensor, mass_B1: Tensor, mask_BN: Tensor | None, low_B1: Tensor, high_B1: Tensor
+    x_BN: Tensor, mass: Tensor, mask_BN: Tensor | None, low_B1: Tensor, high_B1: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Tighten the bounds of the root by every order statistic x_(1) ≥ x_(2) ≥ …, whatever the sharpness.
 
@@ -72,15 +72,15 @@ def _rank_bracket(
     most (n−r) σ(x_(r+1)+t) beyond r, so t ≥ logit((μn−r)/(n−r)) − x_(r+1) for every r < μn. (Sorting costs more than
     the two or three Newton steps of an ordinary problem, so only traced graphs, which cannot stop early, do it.)
     """
-    count_B1 = count(x_BN, mask_BN)
-    moved_B1 = mass_B1 * count_B1
+    n = count(x_BN, mask_BN)
+    moved_B1 = mass * n
     hidden_BN = x_BN if mask_BN is None else x_BN.masked_fill(~mask_BN, -math.inf)
     sorted_BN = hidden_BN.sort(dim=1, descending=True).values
     rank_N = torch.arange(1, x_BN.shape[1] + 1, dtype=x_BN.dtype, device=x_BN.device)
     above_BN = torch.logit((moved_B1 / rank_N).clamp(max=1)) - sorted_BN
-    below_BN = torch.logit(((moved_B1 - rank_N + 1) / (count_B1 - rank_N + 1)).clamp(0, 1)) - sorted_BN
-    upper = (rank_N > moved_B1) & (rank_N <= count_B1)
-    lower = (rank_N - 1 < moved_B1) & (rank_N <= count_B1)
+    below_BN = torch.logit(((moved_B1 - rank_N + 1) / (n - rank_N + 1)).clamp(0, 1)) - sorted_BN
+    upper = (rank_N > moved_B1) & (rank_N <= n)
+    lower = (rank_N - 1 < moved_B1) & (rank_N <= n)
     high_B1 = torch.minimum(high_B1, torch.where(upper, above_BN, math.inf).amin(1, keepdim=True))
     low_B1 = torch.maximum(low_B1, torch.where(lower, below_BN, -math.inf).amax(1, keepdim=True))
     return torch.minimum(low_B1, high_B1), high_B1
@@ -91,10 +91,10 @@ def wide(tensor: Tensor) -> Tensor:
     return tensor if tensor.device.type == "mps" else tensor.double()  # MPS has no double
 
 
-def _log_odds(mass_B1: Tensor, dtype: torch.dtype) -> Tensor:
+def _log_odds(mass: Tensor, dtype: torch.dtype) -> Tensor:
     """log μ/(1−μ), capped where 1 − σ is far below rounding and σ' does not underflow yet: there μ = 1 is uniform."""
     cap = -2.5 * math.log(torch.finfo(dtype).eps)
-    return (mass_B1.log() - torch.log1p(-mass_B1)).clamp(max=cap)
+    return (mass.log() - torch.log1p(-mass)).clamp(max=cap)
 
 
 def _shares(x_BN: Tensor, mask_BN: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -103,11 +103,9 @@ def _shares(x_BN: Tensor, mask_BN: Tensor | None) -> tuple[Tensor, Tensor]:
     return (share_BN, rest_BN) if mask_BN is None else (share_BN * mask_BN, rest_BN * mask_BN)
 
 
-def count(like_BN: Tensor, mask_BN: Tensor | None) -> Tensor:
-    """Number n of features that count, per image."""
-    if mask_BN is None:
-        return like_BN.new_full((like_BN.shape[0], 1), like_BN.shape[1])
-    return mask_BN.sum(1, keepdim=True).to(like_BN.dtype)
+def count(like_BN: Tensor, mask_BN: Tensor | None) -> int | Tensor:
+    """Number n of features that count, per image (B,1) if there is a mask."""
+    return like_BN.shape[1] if mask_BN is None else mask_BN.sum(1, keepdim=True).to(like_BN.dtype)
 
 
 def implicit_gradient(

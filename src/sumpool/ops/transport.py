@@ -35,15 +35,18 @@ class Transport(NamedTuple):
     residual: Tensor
     """(B,N) mass ρ_j that stays; it sums to 1 − μ."""
     cost: Tensor
+    """(B,M,N) as given, for the plan."""
     mass: Tensor
+    """μ: a scalar, or (B,1)."""
     sharpness: Tensor
+    """ε: a scalar, or (B,1)."""
 
     @property
     def plan(self) -> Tensor:
         """(B,M,N) moved mass π_ij; made on demand, since weights and attributes do not need it in memory."""
         excess_BMN = self.cost - self.cost.detach().amin(1, keepdim=True)
-        assignment_BMN = torch.softmax(-self.sharpness[:, :, None] * excess_BMN, dim=1)
-        return assignment_BMN * (self.mass * self.weights)[:, None, :]
+        assignment_BMN = torch.softmax(-_beside(self.sharpness, excess_BMN) * excess_BMN, dim=1)
+        return assignment_BMN * (_beside(self.mass, self.weights) * self.weights)[:, None, :]
 
 
 def partial_transport(
@@ -67,32 +70,31 @@ def partial_transport(
     tensor([[0.5000, 0.5000, 0.0000, 0.0000]])
     """
     _check(cost, mass, sharpness, mask)
-    dtype = cost.dtype
-    compute = torch.promote_types(dtype, torch.float32)
+    compute = torch.promote_types(cost.dtype, torch.float32)
     with torch.autocast(cost.device.type, enabled=False):
         cost_BMN = cost.to(compute)
         if mask is not None:
             cost_BMN = cost_BMN.masked_fill(~mask[:, None, :], 0)
-        mass_B1 = _per_image(mass, cost_BMN)
-        sharpness_B1 = _per_image(sharpness, cost_BMN)
+        mu, epsilon = _setting(mass, cost_BMN), _setting(sharpness, cost_BMN)
         solve = _composed if torch.compiler.is_compiling() else _Fused.apply
-        weights_BN, attributes_BM, residual_BN = solve(cost_BMN, mass_B1, sharpness_B1, mask)
-    result = (weights_BN, attributes_BM, residual_BN, cost, mass_B1, sharpness_B1)
-    return Transport(*(tensor.to(dtype) for tensor in result))
+        weights_BN, attributes_BM, residual_BN = (
+            result.to(cost.dtype) for result in solve(cost_BMN, mu, epsilon, mask)
+        )
+    return Transport(weights_BN, attributes_BM, residual_BN, cost, mu, epsilon)
 
 
 def _composed(
-    cost_BMN: Tensor, mass_B1: Tensor, sharpness_B1: Tensor, mask_BN: Tensor | None
+    cost_BMN: Tensor, mass: Tensor, sharpness: Tensor, mask_BN: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The solution from differentiable operations: what compilers and second derivatives use."""
     floor_B1N = cost_BMN.detach().amin(1, keepdim=True)
-    logits_BMN = -sharpness_B1[:, :, None].to(cost_BMN.dtype) * (cost_BMN - floor_B1N)
-    u_BN = wide(torch.logsumexp(logits_BMN, dim=1)) - sharpness_B1 * wide(floor_B1N[:, 0])
-    share_BN, rest_BN = (shares.to(cost_BMN.dtype) for shares in _Share.apply(u_BN, mass_B1, mask_BN, cost_BMN.dtype))
-    count_B1 = count(share_BN, mask_BN)
-    weights_BN = share_BN / (count_B1 * mass_B1.to(cost_BMN.dtype))
+    logits_BMN = -_beside(sharpness, cost_BMN) * (cost_BMN - floor_B1N)
+    u_BN = wide(torch.logsumexp(logits_BMN, dim=1)) - sharpness * wide(floor_B1N[:, 0])
+    share_BN, rest_BN = (part.to(cost_BMN.dtype) for part in _Share.apply(u_BN, mass, mask_BN, cost_BMN.dtype))
+    n = count(share_BN, mask_BN)
+    weights_BN = share_BN / (n * _beside(mass, share_BN))
     attributes_BM = (torch.softmax(logits_BMN, dim=1) * weights_BN[:, None, :]).sum(2)
-    return weights_BN, attributes_BM, rest_BN / count_B1
+    return weights_BN, attributes_BM, rest_BN / n
 
 
 class _Share(torch.autograd.Function):
@@ -100,16 +102,18 @@ class _Share(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, u_BN: Tensor, mass_B1: Tensor, mask_BN: Tensor | None, dtype: torch.dtype
+        ctx: Any, u_BN: Tensor, mass: Tensor, mask_BN: Tensor | None, dtype: torch.dtype
     ) -> tuple[Tensor, Tensor]:
-        share_BN, rest_BN = solve_shares(u_BN, mass_B1, mask_BN, dtype)
+        share_BN, rest_BN = solve_shares(u_BN, mass, mask_BN, dtype)
+        ctx.shape = mass.shape
         ctx.save_for_backward(share_BN, rest_BN, mask_BN)
         return share_BN, rest_BN
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         share_BN, rest_BN, mask_BN = ctx.saved_tensors
-        return (*implicit_gradient(grads[0] - grads[1], share_BN, rest_BN, mask_BN), None, None)
+        grad_u_BN, grad_mass_B1 = implicit_gradient(grads[0] - grads[1], share_BN, rest_BN, mask_BN)
+        return grad_u_BN, grad_mass_B1.sum_to_size(ctx.shape), None, None
 
 
 class _Fused(torch.autograd.Function):
@@ -117,54 +121,53 @@ class _Fused(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, cost_BMN: Tensor, mass_B1: Tensor, sharpness_B1: Tensor, mask_BN: Tensor | None
+        ctx: Any, cost_BMN: Tensor, mass: Tensor, sharpness: Tensor, mask_BN: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        dtype = cost_BMN.dtype
-        floor = _floor(cost_BMN, sharpness_B1)
-        kernel_BMN = torch.sub(cost_BMN, floor).mul_(-sharpness_B1[:, :, None].to(dtype)).exp_()
-        total_BN = kernel_BMN.sum(1)
-        u_BN = wide(total_BN).log() - sharpness_B1 * wide(floor.squeeze(1))
-        share_BN, rest_BN = (shares.to(dtype) for shares in solve_shares(u_BN, mass_B1, mask_BN, dtype))
-        moved_B1 = count(share_BN, mask_BN) * mass_B1.to(dtype)
-        weights_BN = share_BN / moved_B1
+        kernel_BMN, total_BN, u_BN = _kernel(cost_BMN, sharpness)
+        share_BN, rest_BN = (part.to(cost_BMN.dtype) for part in solve_shares(u_BN, mass, mask_BN, cost_BMN.dtype))
+        n = count(share_BN, mask_BN)
+        weights_BN = share_BN / (n * _beside(mass, share_BN))
         # The vector on the left: as a matrix-vector product the same is several times slower on CPUs.
         attributes_BM = torch.bmm((weights_BN / total_BN)[:, None, :], kernel_BMN.mT)[:, 0]
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(cost_BMN, mass_B1, sharpness_B1, mask_BN, kernel_BMN, total_BN, share_BN, rest_BN)
-        return weights_BN, attributes_BM, rest_BN / count(share_BN, mask_BN)
+        ctx.save_for_backward(cost_BMN, mass, sharpness, mask_BN, kernel_BMN, total_BN, share_BN, rest_BN)
+        return weights_BN, attributes_BM, rest_BN / n
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
-        cost_BMN, mass_B1, sharpness_B1, mask_BN, kernel_BMN, total_BN, share_BN, rest_BN = ctx.saved_tensors
+        cost_BMN, mass, sharpness, mask_BN, kernel_BMN, total_BN, share_BN, rest_BN = ctx.saved_tensors
         if torch.is_grad_enabled():  # asked for a gradient that is differentiable itself
-            return (*_composed_gradient((cost_BMN, mass_B1, sharpness_B1), mask_BN, grads), None)
+            return (*_composed_gradient((cost_BMN, mass, sharpness), mask_BN, grads), None)
         grad_weights_BN, grad_attributes_BM, grad_residual_BN = grads
-        count_B1 = count(share_BN, mask_BN)
-        moved_B1 = count_B1 * mass_B1.to(share_BN.dtype)
-        weights_BN = share_BN / moved_B1
+        n = count(share_BN, mask_BN)
+        moved = n * _beside(mass, share_BN)
+        weights_BN = share_BN / moved
         grad_BN = torch.zeros_like(share_BN) if grad_weights_BN is None else grad_weights_BN
         mean_BN = torch.zeros_like(share_BN)  # Σ_i softmax_ij ∂L/∂z_i
         if grad_attributes_BM is not None:
             mean_BN = torch.bmm(grad_attributes_BM[:, None, :], kernel_BMN)[:, 0] / total_BN
             grad_BN = grad_BN + mean_BN
-        grad_share_BN = grad_BN / moved_B1
+        grad_share_BN = grad_BN / moved
         if grad_residual_BN is not None:
-            grad_share_BN = grad_share_BN - grad_residual_BN / count_B1
+            grad_share_BN = grad_share_BN - grad_residual_BN / n
         grad_u_BN, grad_mass_B1 = implicit_gradient(grad_share_BN, share_BN, rest_BN, mask_BN)
+        grad_mass = grad_sharpness = None
         if ctx.needs_input_grad[1]:
-            grad_mass_B1 = grad_mass_B1 - (grad_BN * weights_BN).sum(1, keepdim=True) / mass_B1
-        # ∂L/∂(−ε c_ij) = softmax_ij (p_j ∂L/∂z_i + slope_j)
-        slope_B1N = ((grad_u_BN - weights_BN * mean_BN) / total_BN)[:, None, :]
+            grad_mass_B1 = grad_mass_B1 - (grad_BN * weights_BN).sum(1, keepdim=True) / mass
+            grad_mass = grad_mass_B1.sum_to_size(mass.shape)
+        # ∂L/∂(−ε c_ij) = softmax_ij (p_j ∂L/∂z_i + slope_j). Unless it is needed as it is, −ε goes into small arrays.
+        factor = -_beside(sharpness, kernel_BMN)
+        early = factor if not ctx.needs_input_grad[2] else 1
+        slope_B1N = early * ((grad_u_BN - weights_BN * mean_BN) / total_BN)[:, None, :]
         if grad_attributes_BM is None:
-            grad_logits_BMN = kernel_BMN * slope_B1N
+            grad_BMN = slope_B1N * kernel_BMN
         else:
-            outer = (grad_attributes_BM[:, :, None], (weights_BN / total_BN)[:, None, :])
-            grad_logits_BMN = torch.baddbmm(slope_B1N, *outer).mul_(kernel_BMN)
-        grad_sharpness_B1 = None
+            scale_B1N = early * (weights_BN / total_BN)[:, None, :]
+            grad_BMN = torch.addcmul(slope_B1N, grad_attributes_BM[:, :, None], scale_B1N).mul_(kernel_BMN)
         if ctx.needs_input_grad[2]:
-            grad_sharpness_B1 = -(grad_logits_BMN * cost_BMN).sum((1, 2))[:, None]
-        grad_cost_BMN = grad_logits_BMN.mul_(-sharpness_B1[:, :, None].to(share_BN.dtype))
-        return grad_cost_BMN, grad_mass_B1, grad_sharpness_B1, None
+            grad_sharpness = -(grad_BMN * cost_BMN).sum((1, 2))[:, None].sum_to_size(sharpness.shape)
+            grad_BMN *= factor
+        return grad_BMN, grad_mass, grad_sharpness, None
 
 
 def _composed_gradient(
@@ -178,24 +181,30 @@ def _composed_gradient(
     return [next(found) if tensor.requires_grad else None for tensor in inputs]
 
 
-def _floor(cost_BMN: Tensor, sharpness_B1: Tensor) -> Tensor:
-    """What to subtract from the costs so that no feature's exponentials all underflow.
+def _kernel(cost_BMN: Tensor, sharpness: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """e^{−ε c}, possibly scaled per feature; its sum over prototypes; and the logarithm u of the unscaled sum, wide."""
+    kernel_BMN = torch.mul(cost_BMN, -_beside(sharpness, cost_BMN)).exp_()
+    total_BN = kernel_BMN.sum(1)
+    limits = torch.finfo(total_BN.dtype)
+    low, high = torch.aminmax(total_BN)
+    if low > limits.tiny / limits.eps and high < limits.max:
+        return kernel_BMN, total_BN, wide(total_BN).log()
+    # Some sum left the range of the dtype: take each feature's smallest cost as its origin.
+    floor_B1N = cost_BMN.amin(1, keepdim=True)
+    kernel_BMN = torch.sub(cost_BMN, floor_B1N).mul_(-_beside(sharpness, cost_BMN)).exp_()
+    total_BN = kernel_BMN.sum(1)
+    return kernel_BMN, total_BN, wide(total_BN).log() - sharpness * wide(floor_B1N[:, 0])
 
-    One number for the whole batch is cheaper than a minimum per feature, and enough unless ε times the range of the
-    costs comes near the dtype's exponent range.
-    """
-    low, high = torch.aminmax(cost_BMN.detach())
-    safe = -0.9 * math.log(torch.finfo(cost_BMN.dtype).tiny)
-    if float((high - low) * sharpness_B1.detach().max()) < safe:
-        return low.view(1, 1, 1)
-    return cost_BMN.detach().amin(1, keepdim=True)
+
+def _setting(value: float | Tensor, cost_BMN: Tensor) -> Tensor:
+    """A number as a wide scalar, one number per image as a wide (B,1)."""
+    tensor = wide(torch.as_tensor(value, dtype=None if isinstance(value, Tensor) else torch.float64))
+    return tensor.to(cost_BMN.device).reshape(() if tensor.numel() == 1 else (-1, 1))
 
 
-def _per_image(value: float | Tensor, cost_BMN: Tensor) -> Tensor:
-    """A number or (B,) tensor as a wide (B,1) beside the cost."""
-    if isinstance(value, Tensor):
-        return wide(value.to(cost_BMN.device)).reshape(-1, 1).expand(cost_BMN.shape[0], 1)
-    return wide(cost_BMN.new_empty(0)).new_full((cost_BMN.shape[0], 1), value)
+def _beside(setting: Tensor, tensor: Tensor) -> Tensor:
+    """A setting that broadcasts over `tensor` (B,N) or (B,M,N) and, as scalars do anyway, keeps its dtype."""
+    return setting if setting.dim() == 0 else setting.to(tensor.dtype).reshape(-1, *[1] * (tensor.dim() - 1))
 
 
 def _check(cost: Tensor, mass: float | Tensor, sharpness: float | Tensor, mask: Tensor | None) -> None:
