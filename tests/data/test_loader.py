@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from sumpool.data import ClassBalanced, Dataset, InOrder, Loader, RandomResizedCrop, in_memory, load_dataset
+from sumpool.data import ClassBalanced, Dataset, Draw, InOrder, Loader, RandomResizedCrop, in_memory, load_dataset
 from sumpool.errors import InputError
 from sumpool.types import Batch, Preprocessing
 
@@ -38,7 +38,15 @@ def test_batches_do_not_depend_on_the_number_of_workers(photos: Dataset) -> None
     assert runs[0][0].images.shape == (8, 3, 16, 16)
 
 
-def test_epochs_and_repeated_images_are_augmented_differently(photos: Dataset) -> None:
+def test_a_crop_follows_seed_epoch_and_position(photos: Dataset) -> None:
+    draws = [Draw(0, epoch, position) for epoch in (0, 1) for position in (0, 1)]
+    crops = [photos.transformed(TRANSFORM, seed)[draw][0] for seed in (0, 1) for draw in draws]
+    again = [photos.transformed(TRANSFORM, seed)[draw][0] for seed in (0, 1) for draw in draws]
+    assert all(torch.equal(first, second) for first, second in zip(crops, again, strict=True))
+    assert len({crop.numpy().tobytes() for crop in crops}) == 8
+
+
+def test_repeated_images_are_augmented_differently(photos: Dataset) -> None:
     batches = loader(photos)
     first, second = next(iter(batches)), [*batches, *batches][3]
     crops = {image.numpy().tobytes() for batch in (first, second) for image in batch.images}

@@ -4,6 +4,7 @@ import copy
 import math
 from collections.abc import Iterator, Sequence
 from itertools import islice
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -28,7 +29,8 @@ class Deck:
         cut = max(len(self.pile) - count, 0)
         rest, self.pile = self.pile[cut:], self.pile[:cut]
         if len(rest) < count:
-            fresh = [item for item in self._shuffled(rng) if item not in set(rest)]
+            held = set(rest)
+            fresh = [item for item in self._shuffled(rng) if item not in held]
             new = fresh[: count - len(rest)]
             # Items of `rest` that the new round still owes are dealt right after this hand.
             self.pile = fresh[len(new) :] + rest
@@ -37,6 +39,16 @@ class Deck:
 
     def _shuffled(self, rng: Generator) -> list[int]:
         return [self.items[i] for i in rng.permutation(len(self.items))]
+
+
+Decks: TypeAlias = tuple[Generator, Deck, list[Deck]]
+"""Random state, the deck of classes, a deck of images per class."""
+
+
+def _copied(decks: Decks) -> Decks:
+    """An independent copy; dealing replaces a deck's lists and never changes them, so these can be shared."""
+    rng, classes, images = decks
+    return copy.deepcopy(rng), copy.copy(classes), [copy.copy(deck) for deck in images]
 
 
 class ClassBalanced(BatchSampler):
@@ -90,22 +102,22 @@ class ClassBalanced(BatchSampler):
         for _ in range(self.steps - start):
             yield self._deal(decks)
 
-    def _decks(self) -> tuple[Generator, Deck, list[Deck]]:
+    def _decks(self) -> Decks:
         return default_rng(self.seed), Deck(range(len(self.rows))), [Deck(rows) for rows in self.rows]
 
-    def _deal(self, decks: tuple[Generator, Deck, list[Deck]]) -> list[int]:
+    def _deal(self, decks: Decks) -> list[int]:
         rng, classes, images = decks
         return [row for c in classes.deal(self.classes, rng) for row in images[c].deal(self.per_class, rng)]
 
-    def _decks_at(self, batch: int) -> tuple[Generator, Deck, list[Deck]]:
+    def _decks_at(self, batch: int) -> Decks:
         """The decks just before a batch: dealt on from the last epoch asked for, or from the beginning."""
         position, decks = self._saved
         if position > batch:
             position, decks = 0, self._decks()
-        decks = copy.deepcopy(decks)
+        decks = _copied(decks)
         for _ in range(batch - position):
             self._deal(decks)
-        self._saved = batch, copy.deepcopy(decks)
+        self._saved = batch, _copied(decks)
         return decks
 
 

@@ -97,8 +97,7 @@ def _to_mode(image: Image.Image, mode: str) -> Image.Image:
     if image.mode == "F":
         raise InputError("floating-point pixels have no defined range; store 8 or 16 bits")
     if image.mode.startswith("I"):
-        wide = np.clip(np.asarray(image), 0, 65535)
-        image = Image.fromarray((wide // 257).astype(np.uint8))
+        image = Image.fromarray(np.round(np.clip(np.asarray(image), 0, 65535) / 257).astype(np.uint8))
     if image.has_transparency_data:
         image = image.convert("RGBA")
         image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
