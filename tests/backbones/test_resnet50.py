@@ -26,13 +26,19 @@ def torchvision_name(key: str) -> str:
 def test_equals_transformers(tmp_path: Path) -> None:
     other = transformers.ResNetModel(transformers.ResNetConfig()).eval()
     for name, buffer in other.named_buffers():
-        if name.endswith(("running_mean", "running_var")):
+        if name.endswith("running_mean"):
+            buffer.normal_(std=0.1)
+        elif name.endswith("running_var"):
             buffer.uniform_(0.5, 1.5)
+    other.double()
     weights = {torchvision_name(key): value for key, value in other.state_dict().items()}
     weights |= {"fc.weight": torch.zeros(1000, 2048), "fc.bias": torch.zeros(1000)}
     torch.save(weights, tmp_path / "resnet50.pth")
-    backbone = create_backbone("resnet50", weights=tmp_path / "resnet50.pth").eval()
-    images = torch.randn(1, 3, 80, 112)
+    backbone = create_backbone("resnet50", weights=tmp_path / "resnet50.pth").eval().double()
+    images = torch.randn(1, 3, 80, 112, dtype=torch.float64)
     with torch.no_grad():
         expected = other(images).last_hidden_state
+    assert float((expected > 0).double().mean()) > 0.1  # a network of zeros would prove nothing
+    with torch.no_grad():
+        # The weights went through a file of float32.
         torch.testing.assert_close(backbone(images), expected, rtol=1e-4, atol=1e-4)

@@ -157,3 +157,13 @@ def test_pictures_are_written(name: str, tmp_path: Path) -> None:
             colours = drawn.convert("RGB").getcolors(maxcolors=2**24)
         assert colours is not None
         assert len(colours) > 1000  # an empty canvas has one
+
+
+def test_a_transformers_tokens_are_explained(tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers", reason="hf: backbones need pip install 'sumpool[hf]'")
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "image_size": 32, "patch_size": 32}
+    transformers.Dinov2Model(transformers.Dinov2Config(**sizes)).save_pretrained(tmp_path)
+    embedder = Embedder(create_backbone(f"hf:{tmp_path}"), create_pooling("gem", 16, 8))
+    pair = explain_pair(embedder, picture(0, 256), picture(1, 256))
+    assert pair.query_shares.shape == (7, 7)
+    assert float(pair.query_shares.sum()) == pytest.approx(pair.similarity, abs=1e-4)
