@@ -1,5 +1,6 @@
 """`sumpool data`, as a user types it."""
 
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -48,6 +49,33 @@ def test_prepare_unpacks_and_packs(tmp_path: Path, makers: Makers, capsys: Captu
     assert min(read_pack(data / "cub.npz").image(0).size) == 20
     assert main(["data", "info", "cub", "--data-root", str(data)]) == 2  # the small set is not the published one
     assert "train has 6 images of 2 classes, published 5864 of 100" in capsys.readouterr().err
+
+
+def test_prepare_packs_anew_from_the_archive(tmp_path: Path, makers: Makers) -> None:
+    archives = [str(path) for path in makers["sop"](tmp_path)]
+    command = ["data", "prepare", "sop", "--from", *archives, "--data-root", str(tmp_path), "--unverified", "--pack"]
+    for side in (10, 20):
+        assert main([*command, "--side", str(side)]) == 0
+        assert min(read_pack(tmp_path / "sop.npz").image(0).size) == side
+
+
+def test_prepare_misses_files_that_the_lists_name(tmp_path: Path, makers: Makers, capsys: Capture) -> None:
+    images, *lists = makers["inshop"](tmp_path)
+    few = tmp_path / "few" / "img.zip"
+    few.parent.mkdir()
+    with zipfile.ZipFile(images) as source, zipfile.ZipFile(few, "w") as target:
+        for name in source.namelist()[:-2]:
+            target.writestr(name, source.read(name))
+    files = [str(path) for path in (few, *lists)]
+    assert main(["data", "prepare", "inshop", "--from", *files, "--data-root", str(tmp_path), "--unverified"]) == 2
+    assert "inshop lacks 2 of 12 images, for example" in capsys.readouterr().err
+
+
+def test_small_images_are_not_packed(tmp_path: Path, makers: Makers, capsys: Capture) -> None:
+    files = [str(path) for path in makers["cifar10"](tmp_path)]
+    command = ["data", "prepare", "cifar10", "--from", *files, "--data-root", str(tmp_path), "--unverified", "--pack"]
+    assert main(command) == 2
+    assert "too small to gain from a pack" in capsys.readouterr().err
 
 
 def test_download_fetches_unpacks_and_reads(

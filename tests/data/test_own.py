@@ -128,6 +128,15 @@ def test_pack_keeps_small_jpegs_byte_for_byte(tmp_path: Path, load: Load) -> Non
     assert isinstance(packed.records[5].source.base, np.memmap)  # mapped, not read
 
 
+def test_pack_is_upright(tmp_path: Path, picture: Picture) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    (tmp_path / "set" / "a").mkdir(parents=True)
+    picture(0, (40, 30)).save(tmp_path / "set" / "a" / "turned.jpg", exif=exif)
+    dataset = load_dataset(str(tmp_path / "set"))
+    assert read_pack(write_pack(dataset, tmp_path / "set.npz")).image(0).size == dataset.image(0).size == (30, 40)
+
+
 def test_a_pack_with_a_bad_image_is_not_written(tmp_path: Path, make_folder: MakeFolder) -> None:
     root = make_folder(tmp_path / "animals")
     (root / "cat" / "1.jpg").write_bytes(b"broken")

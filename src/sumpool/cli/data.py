@@ -59,8 +59,8 @@ def prepare(args: argparse.Namespace) -> None:
     from sumpool.data.prepare import official_set, prepare_archives
 
     chosen = official_set(args.name)
-    prepare_archives(chosen, args.archives, args.data_root, args.unverified)
-    _finish(args, verify=not args.unverified)
+    folder = prepare_archives(chosen, args.archives, args.data_root, args.unverified)
+    _finish(args, folder, verify=not args.unverified)
 
 
 def download(args: argparse.Namespace) -> None:
@@ -68,19 +68,23 @@ def download(args: argparse.Namespace) -> None:
     from sumpool.data.prepare import fetch_archives, official_set, prepare_archives
 
     chosen = official_set(args.name)
-    prepare_archives(chosen, fetch_archives(chosen, args.data_root), args.data_root)
-    _finish(args, verify=True)
+    folder = prepare_archives(chosen, fetch_archives(chosen, args.data_root), args.data_root)
+    _finish(args, folder, verify=True)
 
 
-def _finish(args: argparse.Namespace, verify: bool) -> None:
+def _finish(args: argparse.Namespace, folder: Path, verify: bool) -> None:
+    from sumpool.data.checks import require_files
     from sumpool.data.prepare import official_set
     from sumpool.data.report import report
-    from sumpool.data.root import data_root
     from sumpool.data.shrink import write_pack
 
-    dataset = official_set(args.name)(args.data_root, verify=verify)
+    chosen = official_set(args.name)
+    dataset = chosen.open(folder, chosen.published if verify else {})
+    require_files(dataset)
+    if args.pack and dataset.preprocessing is not None:
+        raise InputError(f"{args.name} is unpacked, but its images are too small to gain from a pack")
     if args.pack:
-        print(f"wrote {write_pack(dataset, data_root(args.data_root) / f'{args.name}.npz', args.side)}")
+        print(f"wrote {write_pack(dataset, folder.with_name(f'{args.name}.npz'), args.side)}")
     print("\n".join(report(dataset)))
 
 

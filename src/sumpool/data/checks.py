@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
+from pathlib import Path
 
 from sumpool.data.dataset import Dataset
 from sumpool.data.record import ROLES, SPLITS
@@ -31,6 +32,14 @@ def require_counts(dataset: Dataset, published: Counts) -> None:
     ]
     if wrong:
         raise InputError(f"{dataset.name} is not complete: {'; '.join(wrong)} (verify=False reads it anyway)")
+
+
+def require_files(dataset: Dataset) -> None:
+    """Refuse a dataset whose lists name files that are not there."""
+    paths = [record.source for record in dataset.records if isinstance(record.source, Path)]
+    missing = [path for path in paths if not path.is_file()]
+    if missing:
+        raise InputError(f"{dataset.name} lacks {len(missing)} of {len(paths)} images, for example {missing[0]}")
 
 
 def require_sound(dataset: Dataset) -> Dataset:

@@ -45,10 +45,13 @@ class OfficialSet:
     def __call__(self, root: str | Path | None = None, verify: bool = True) -> Dataset:
         """Read the set below the data folder; `verify` compares its counts with the published ones."""
         path, published = self.find(data_root(root))
+        return self.open(path, published if verify else {})
+
+    def open(self, path: Path, published: Counts) -> Dataset:
+        """Read a pack or folder and require some counts."""
         dataset = read_pack(path, self.name) if path.suffix == ".npz" else self.read(path)
         dataset.preprocessing = self.preprocessing
-        if verify:
-            require_counts(dataset, published)
+        require_counts(dataset, published)
         return require_sound(dataset)
 
     def find(self, root: Path) -> tuple[Path, Counts]:
