@@ -8,6 +8,7 @@ from pytorch_metric_learning import distances, losses, miners, reducers
 from torch import Tensor, nn
 
 from sumpool.losses import (
+    Contrastive,
     External,
     Memory,
     Mined,
@@ -117,6 +118,17 @@ def test_their_miner_with_our_loss(miner: nn.Module, batch: Batch) -> None:
 def test_a_triplet_miner_does_not_fit_all_triplets(batch: Batch) -> None:
     with pytest.raises(ValueError, match="more than a triplet miner selected"):
         Mined(Triplet(), miners.TripletMarginMiner())(*batch)
+
+
+def test_their_miner_in_a_memory_does_not_select_own_copies() -> None:
+    torch.manual_seed(0)
+    miner = miners.BatchEasyHardMiner(pos_strategy="easy", neg_strategy="hard")  # the easiest positive is the own copy
+    ours = Memory(Mined(Contrastive(0, 1), miner), batches=2, start=0)
+    theirs = losses.CrossBatchMemory(losses.ContrastiveLoss(0, 1), embedding_size=8, memory_size=24, miner=miner)
+    for _ in range(3):
+        embeddings, labels = torch.randn(12, 8, dtype=torch.float64, requires_grad=True), torch.randint(4, (12,))
+        within = Mined(Contrastive(0, 1), miner)(embeddings, labels)
+        assert_same(ours(embeddings, labels) - within, theirs(embeddings, labels), embeddings)
 
 
 @pytest.mark.parametrize(

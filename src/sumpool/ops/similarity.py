@@ -27,7 +27,7 @@ def similarity(x_BD: Tensor, y_RD: Tensor, norm: Norm = "unit") -> Tensor:
     floor = FLOORS[norm]
     if floor is None:
         return x_BD @ y_RD.mT
-    product: Tensor = _NormalisedProduct.apply(x_BD, y_RD, floor)  # type: ignore[no-untyped-call]
+    product: Tensor = _NormalisedProduct.apply(x_BD, y_RD, floor)
     return product
 
 
