@@ -1,7 +1,7 @@
 """Class-disjoint folds: contiguous ranges of classes, the same on every machine.
 
 The fair protocol cuts the training classes into 4 ranges and validates model i on range i; tuning holds out one
-range of 5 (generalized sum pooling) or of 3 (cross-batch class-centred proxies).
+range of 5 (generalized sum pooling) or of 3 (the CCP ablations).
 """
 
 from itertools import pairwise
