@@ -8,7 +8,6 @@ from pytorch_metric_learning import distances, losses, miners, reducers
 from torch import Tensor, nn
 
 from sumpool.losses import (
-    Contrastive,
     External,
     Memory,
     Mined,
@@ -123,11 +122,13 @@ def test_a_triplet_miner_does_not_fit_all_triplets(batch: Batch) -> None:
 def test_their_miner_in_a_memory_does_not_select_own_copies() -> None:
     torch.manual_seed(0)
     miner = miners.BatchEasyHardMiner(pos_strategy="easy", neg_strategy="hard")  # the easiest positive is the own copy
-    ours = Memory(Mined(Contrastive(0, 1), miner), batches=2, start=0)
-    theirs = losses.CrossBatchMemory(losses.ContrastiveLoss(0, 1), embedding_size=8, memory_size=24, miner=miner)
+    ours = Memory(Mined(MultiSimilarity(2, 50, 0.5), miner), batches=2, start=0)
+    theirs = losses.CrossBatchMemory(
+        losses.MultiSimilarityLoss(2, 50, 0.5), embedding_size=8, memory_size=24, miner=miner
+    )
     for _ in range(3):
         embeddings, labels = torch.randn(12, 8, dtype=torch.float64, requires_grad=True), torch.randint(4, (12,))
-        within = Mined(Contrastive(0, 1), miner)(embeddings, labels)
+        within = Mined(MultiSimilarity(2, 50, 0.5), miner)(embeddings, labels)
         assert_same(ours(embeddings, labels) - within, theirs(embeddings, labels), embeddings)
 
 

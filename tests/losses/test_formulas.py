@@ -86,6 +86,7 @@ def test_margin_boundary_is_learned() -> None:
     embeddings = torch.randn(8, 3, generator=generator, dtype=torch.float64)
     labels = torch.arange(8) // 2
     assert torch.autograd.gradcheck(lambda boundary: loss(embeddings, labels), (loss.boundary,))
+    assert loss.weight_decay is False
 
 
 def test_circle_weights_are_constants_of_the_backward_pass() -> None:

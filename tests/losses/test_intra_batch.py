@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch import nn
 
+from sumpool import GSP
 from sumpool.errors import InputError
-from sumpool.losses import IntraBatch
+from sumpool.losses import IntraBatch, create_objective
 from sumpool.losses.intra_batch import MessagePassing
 
 
@@ -65,6 +66,18 @@ def test_it_learns_a_separable_batch() -> None:
         optimizer.step()
     assert loss.classify_embedding(embeddings).argmax(1).equal(labels)
     assert value < 0.5
+
+
+def test_as_the_head_of_generalized_sum_pooling() -> None:
+    torch.manual_seed(0)
+    pool = GSP(in_features=16, dim=8, prototypes=4, memory=0)
+    objective = create_objective("zsr/libc", classes=3, dim=8)
+    pooled = pool(torch.randn(6, 16, 3, 3))
+    total, values = objective(pooled.vector, [0, 1, 2, 0, 1, 2], pooled.attributes)
+    total.backward()
+    assert set(values) == {"libc", "zsr", "total"}
+    assert pool.prototypes.grad is not None
+    assert pool.prototypes.grad.abs().sum() > 0
 
 
 def test_heads_must_divide_the_dimension() -> None:

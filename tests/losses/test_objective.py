@@ -142,6 +142,8 @@ def test_missing_attributes_are_named(batch: Batch) -> None:
 def test_objectives_need_distinct_names() -> None:
     with pytest.raises(InputError, match="different names"):
         Objective([Term("a", 1.0, Triplet()), Term("a", 1.0, Contrastive())])
+    with pytest.raises(InputError, match="can't contain"):
+        Objective([Term("a.b", 1.0, Triplet())])
     with pytest.raises(InputError, match="other than 'total'"):
         Objective([Term("total", 1.0, Triplet())])
 

@@ -1,5 +1,7 @@
 """Zero-shot prediction: split, regression, loss."""
 
+import math
+
 import pytest
 import torch
 
@@ -55,6 +57,15 @@ def test_a_batch_of_one_class_contributes_nothing() -> None:
     value = loss(z, [2, 2, 2])
     assert value == 0
     assert all((gradient == 0).all() for gradient in torch.autograd.grad(value, (z, loss.class_embeddings)))
+
+
+def test_attributes_of_a_pooling_that_is_not_ready_are_a_constant() -> None:
+    loss = ZeroShotPrediction(classes=6, dim=4)
+    z = torch.zeros(4, 5, requires_grad=True)
+    value = loss(z, [0, 0, 3, 3])
+    (gradient,) = torch.autograd.grad(value, loss.class_embeddings)
+    assert value.item() == pytest.approx(math.log(6))
+    assert (gradient == 0).all()
 
 
 def test_a_pooling_without_attributes_is_named() -> None:

@@ -41,6 +41,7 @@ class Margin(PairLoss):
         self.boundary: Tensor
         if learn_boundary:
             self.boundary = nn.Parameter(initial)
+            self.weight_decay = False  # decaying would pull the boundary to distance 0
         else:
             self.register_buffer("boundary", initial)
 

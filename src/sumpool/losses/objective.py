@@ -35,7 +35,8 @@ class Objective(nn.Module):
     """A weighted sum of terms over the batch of all processes.
 
     In a distributed run the rows of every process are gathered first, so that all terms see the whole batch and the
-    averaged gradient is that of one process with the concatenated batch.
+    averaged gradient is that of one process with the concatenated batch. Wrap the model in
+    `DistributedDataParallel`, not the objective: its own parameters get the same gradient in every process.
 
     >>> from sumpool.losses import Contrastive, Triplet
     >>> objective = Objective([Term("pairs", 1.0, Contrastive()), Term("triplets", 0.5, Triplet())])
@@ -50,8 +51,10 @@ class Objective(nn.Module):
         if not terms or len({*names, "total"}) != len(names) + 1:
             raise InputError(f"an objective needs terms with different names other than 'total', got {names}")
         self.terms = list(terms)
-        # Registers the parameters; a plain function is a term as well.
-        self.losses = nn.ModuleDict({term.name: term.loss for term in terms if isinstance(term.loss, nn.Module)})
+        try:  # registers the parameters; a plain function is a term as well
+            self.losses = nn.ModuleDict({term.name: term.loss for term in terms if isinstance(term.loss, nn.Module)})
+        except KeyError as taken:
+            raise InputError(f"a term cannot be called so: {taken.args[0]}; choose another name") from None
         self.classes = None if classes is None else Classes(classes)
         if any(isinstance(term.loss, CentreRegulariser) for term in terms) and self.proxies is None:
             raise InputError("a centre regulariser needs a term with proxies, got none: use a proxy loss or Proxies")

@@ -19,8 +19,9 @@ from sumpool.ops.similarity import similarity
 class ClassProxies(nn.Module):
     """K learned vectors per class; stored raw, normalised by the losses.
 
-    `lr_multiplier` is what the learning rate of this module's own parameters is multiplied by; whoever builds an
-    optimizer reads it with `getattr(module, "lr_multiplier", 1.0)` on every module of the objective.
+    `lr_multiplier` is what the learning rate of a module's own parameters is multiplied by, `weight_decay` whether they
+    decay. Whoever builds an optimizer reads both from every module of the objective, with
+    `getattr(module, "lr_multiplier", 1.0)` and `getattr(module, "weight_decay", True)`.
     """
 
     def __init__(
