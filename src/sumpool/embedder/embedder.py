@@ -55,7 +55,7 @@ class Embedder(nn.Module):
         return pooled._replace(vector=NORMALISATIONS[self.normalize](pooled.vector))
 
     def embed(self, images: Tensor) -> Tensor:
-        """Embeddings (B,D) in float32 of prepared images, without gradients and in evaluation mode."""
+        """Embeddings (B,D) of prepared images as float32 on the CPU, without gradients and in evaluation mode."""
         parameter = next(self.parameters())
         training = self.training
         self.eval()
@@ -67,7 +67,7 @@ class Embedder(nn.Module):
         return vector.float().cpu()
 
     def embed_files(self, paths: Sequence[str | Path], batch_size: int = 32, progress: bool = True) -> Tensor:
-        """Embeddings (N,D) in float32 of image files, prepared as the backbone wants them."""
+        """Embeddings (N,D), float32 on the CPU, of image files, prepared as the backbone wants them."""
         batches = batches_of_files(paths, self.backbone.preprocessing, batch_size, progress)
         return torch.cat([self.embed(images) for images in batches]) if paths else torch.empty(0, self.dim)
 
