@@ -59,13 +59,13 @@ def test_all_triplets_with_ties(seed: int, margin: float) -> None:
     torch.testing.assert_close(torch.autograd.grad(value, distance), torch.autograd.grad(expected, distance))
 
 
-def test_hundreds_of_millions_of_triplets() -> None:
+def test_tens_of_millions_of_triplets() -> None:
     generator = torch.Generator().manual_seed(0)
-    labels = torch.randint(4, (1024,), generator=generator)
-    distance = torch.rand(1024, 1024, generator=generator, dtype=torch.float64)
-    positives, negatives = pair_masks(labels, labels, torch.arange(1024))
+    labels = torch.randint(4, (512,), generator=generator)
+    distance = torch.rand(512, 512, generator=generator, dtype=torch.float64)
+    positives, negatives = pair_masks(labels, labels, torch.arange(512))
     total = count = 0
-    for row, positive, negative in zip(distance, positives, negatives, strict=True):  # 2e8 terms, one anchor at a time
+    for row, positive, negative in zip(distance, positives, negatives, strict=True):  # 2.5e7 terms, one anchor at a time
         terms = (row[positive].unsqueeze(1) - row[negative] + 0.1).relu()
         total, count = total + terms.sum(), count + terms.count_nonzero()
     torch.testing.assert_close(triplet_hinge(distance, positives, negatives, 0.1), total / count)
