@@ -65,7 +65,7 @@ def test_tens_of_millions_of_triplets() -> None:
     distance = torch.rand(512, 512, generator=generator, dtype=torch.float64)
     positives, negatives = pair_masks(labels, labels, torch.arange(512))
     total = count = 0
-    for row, positive, negative in zip(distance, positives, negatives, strict=True):  # 2.5e7 terms, one anchor at a time
+    for row, positive, negative in zip(distance, positives, negatives, strict=True):  # 2.5e7 terms in all
         terms = (row[positive].unsqueeze(1) - row[negative] + 0.1).relu()
         total, count = total + terms.sum(), count + terms.count_nonzero()
     torch.testing.assert_close(triplet_hinge(distance, positives, negatives, 0.1), total / count)
