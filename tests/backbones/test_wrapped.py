@@ -94,7 +94,7 @@ def test_local_weights_also_of_a_classifier(folder: Path) -> None:
         create_backbone(f"hf:{folder}", weights=folder / "wrong.safetensors")
     del own["layernorm.bias"], own["layernorm.weight"]
     save_file(own, folder / "wrong.safetensors")
-    with pytest.raises(InputError, match=r"'layernorm\.bias' is missing"):
+    with pytest.raises(InputError, match=r"'layernorm\.bias' of shape \(16,\) is missing"):
         create_backbone(f"hf:{folder}", weights=folder / "wrong.safetensors")
 
 
@@ -129,6 +129,13 @@ def test_freezing_and_checkpointing_of_a_transformer(folder: Path) -> None:
 def test_models_without_a_checkpointing_switch_say_so(folder: Path) -> None:
     with pytest.raises(InputError, match="no gradient checkpointing"):
         create_backbone(f"hf:{folder}", checkpointing=True)
+
+
+@pytest.mark.parametrize("folder", ["vit"], indirect=True)
+def test_a_folder_without_weights_says_so(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(InputError, match="finds no weights of"):
+        create_backbone(f"hf:{folder}", weights="pretrained")
 
 
 def test_a_missing_model_is_named(tmp_path: Path) -> None:

@@ -44,13 +44,16 @@ def test_embed(model: Path, photos: Path, tmp_path: Path, precision: str) -> Non
         np.testing.assert_allclose(file["embeddings"], expected.numpy(), atol=tolerance)
 
 
-def test_embed_mistakes(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_embed_mistakes(model: Path, photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "empty").mkdir()
     assert main(["embed", str(model), str(tmp_path / "empty")]) == 2
     assert "holds no image files" in capsys.readouterr().err
     assert main(["embed", str(model), str(tmp_path / "absent")]) == 2
     assert "no folder at" in capsys.readouterr().err
     assert main(["embed", str(tmp_path / "nothing"), str(tmp_path)]) == 2
+    capsys.readouterr()
+    assert main(["embed", str(model), str(photos), "--device", "abacus"]) == 2
+    assert "device 'abacus' cannot be used" in capsys.readouterr().err
     assert main(["embed", str(model), str(tmp_path), "--precision", "fp8"]) == 2
     assert "did you mean 'fp16'" in capsys.readouterr().err
 

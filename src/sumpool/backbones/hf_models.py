@@ -57,11 +57,16 @@ class HFBackbone(Wrapped):
         A pooler, which comes after the local features, may be missing.
         """
         options |= {"output_loading_info": True, "ignore_mismatched_sizes": True}
-        network, report = type(self.model).from_pretrained(source, **options)
+        try:
+            network, report = type(self.model).from_pretrained(source, **options)
+        except OSError as reason:
+            raise InputError(f"transformers finds no weights of {source!r}: {str(reason).splitlines()[0]}") from reason
         wrong = [
             f"{key!r} has shape {tuple(got)}, expected {tuple(want)}" for key, got, want in report["mismatched_keys"]
         ]
-        wrong += [f"{key!r} is missing" for key in report["missing_keys"] if not key.startswith("pooler.")]
+        missing = [key for key in report["missing_keys"] if not key.startswith("pooler.")]
+        shapes = {key: tuple(value.shape) for key, value in self.model.state_dict().items()}
+        wrong += [f"{key!r} of shape {shapes[key]} is missing" for key in missing]
         if wrong:
             raise InputError(f"the weights do not fit {type(network).__name__}: {min(wrong)}")
         state: dict[str, Tensor] = network.state_dict()

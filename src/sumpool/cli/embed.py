@@ -3,6 +3,7 @@
 import argparse
 from pathlib import Path
 
+from sumpool.errors import InputError
 from sumpool.registry import lookup
 
 PRECISIONS = {"float32": "float32", "bf16": "bfloat16", "fp16": "float16"}
@@ -30,7 +31,10 @@ def run(args: argparse.Namespace) -> None:
     paths = images_under(args.folder)
     embedder = Embedder.load(args.model)
     fingerprint = embedder.fingerprint()
-    embedder.to(args.device, getattr(torch, precision))
+    try:
+        embedder.to(args.device, getattr(torch, precision))
+    except (RuntimeError, AssertionError) as reason:  # the latter where this torch was built without the device
+        raise InputError(f"device {args.device!r} cannot be used: {str(reason).splitlines()[0]}") from reason
     vectors = embedder.embed_files(paths, batch_size=args.batch_size)
     names = [path.relative_to(args.folder).as_posix() for path in paths]
     args.out.parent.mkdir(parents=True, exist_ok=True)
