@@ -18,6 +18,7 @@ COMMANDS = {
     "index": "embed a folder of images into a searchable index",
     "list": "show every registered component with a one-line description",
     "search": "find the images of an index that are most similar to an image",
+    "train": "train an embedder, or continue a run",
     "study": "run a study: a figure or table of the texts, by name",
 }
 
@@ -55,8 +56,11 @@ def _dispatch(argv: list[str]) -> int:
     name = argv[0]
     description = lookup("command", COMMANDS, name)
     command = import_module(f"sumpool.cli.{name}")
-    parser = argparse.ArgumentParser(prog=f"sumpool {name}", description=description)
-    command.configure(parser)
-    command.run(parser.parse_args(argv[1:]))
+    if hasattr(command, "parse"):  # settings come from a signature, not from a list of flags
+        command.run(command.parse(argv[1:]))
+    else:
+        parser = argparse.ArgumentParser(prog=f"sumpool {name}", description=description)
+        command.configure(parser)
+        command.run(parser.parse_args(argv[1:]))
     sys.stdout.flush()
     return 0

@@ -1,0 +1,128 @@
+"""`sumpool train`: train an embedder, or continue a run."""
+
+import re
+import time
+from argparse import ArgumentError, Namespace
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+from jsonargparse import ArgumentParser
+
+from sumpool.errors import InputError
+from sumpool.registry import nearest
+from sumpool.training.config import TrainConfig
+
+OWN = ("out", "resume", "config")
+
+
+def settings_parser() -> ArgumentParser:
+    """A parser with a flag for every setting of a run."""
+    parser = ArgumentParser(
+        prog="sumpool train",
+        description="Train an embedder: sumpool train DATASET [--SETTING VALUE …], or sumpool train --resume RUN.",
+        exit_on_error=False,
+        print_config="--print-config",
+    )
+    parser.add_argument("--config", action="config", help="YAML file of settings; flags after it win")
+    parser.add_argument("--out", type=str, help="folder of the run (default: runs/DATASET-TIME)")
+    parser.add_argument("--resume", type=str, metavar="RUN", help="continue the run in this folder")
+    parser.add_class_arguments(TrainConfig, None, as_group=False, skip={"dataset"})
+    parser.add_argument("--dataset", type=str, help="what to train on; also the first argument without a flag")
+    return parser
+
+
+def parse(argv: list[str]) -> Namespace:
+    """The flags as a namespace; `given` holds the settings that were written, on the line or in a file."""
+    if argv and not argv[0].startswith("-"):
+        argv = ["--dataset", *argv]
+    argv = [_underscored(word) for word in argv]
+    parser = settings_parser()
+    try:
+        values = parser.parse_args(argv, defaults=False).as_dict()
+        complete = parser.parse_args(argv).as_dict()
+    except ArgumentError as mistake:
+        raise InputError(_sentence(str(mistake))) from mistake
+    own = {name: complete.pop(name, None) for name in OWN}
+    given = {name: value for name, value in values.items() if name not in OWN}
+    return Namespace(**own, given=given, settings=complete)
+
+
+def run(args: Namespace) -> None:
+    """Train."""
+    from sumpool.training.loop import Training
+    from sumpool.training.processes import join, leave
+    from sumpool.training.run import Run
+
+    folder, config = (_saved if args.resume else _new)(args)
+    processes = join(config.device)
+    try:
+        run = Run(folder, processes.writes)
+        if not args.resume:
+            run.create(to_yaml(config))
+        training = Training(config, run, processes)
+        if args.resume:
+            training.resume()
+        training.fit()
+        if processes.writes:
+            print(_ending(training))
+    finally:
+        leave()
+
+
+def to_yaml(config: TrainConfig) -> str:
+    """The complete configuration as a file for `--config`."""
+    parser = settings_parser()
+    return str(parser.dump(parser.parse_object(asdict(config)), skip_none=True))
+
+
+def _new(args: Namespace) -> tuple[Path, TrainConfig]:
+    if not args.settings.get("dataset"):
+        raise InputError("name a dataset or the path of one: sumpool train DATASET (`sumpool list datasets`)")
+    config = TrainConfig.from_dict(args.settings)
+    name = re.sub(r"[^\w.-]+", "-", Path(config.dataset).name or "run")
+    return Path(args.out or f"runs/{name}-{time.strftime('%Y%m%d-%H%M%S')}"), config
+
+
+def _saved(args: Namespace) -> tuple[Path, TrainConfig]:
+    """The configuration of the run to continue; a flag that contradicts it is refused."""
+    folder = Path(args.resume)
+    if args.out:
+        raise InputError("--resume continues in its own folder: leave --out away")
+    if not (folder / "config.yaml").is_file():
+        raise InputError(f"{folder} holds no run: it has no config.yaml")
+    saved: dict[str, Any] = parse(["--config", str(folder / "config.yaml")]).settings
+    for name, value in args.given.items():
+        if value is not None and value != saved[name]:
+            raise InputError(f"the run was started with {name} {saved[name]}, not {value}: start a new run for that")
+    return folder, TrainConfig.from_dict(saved)
+
+
+def _ending(training: Any) -> str:
+    """What the user reads when training stops."""
+    best = f"best {training.config.score} {training.best_score:.4f} at step {training.best_step}"
+    if training.interrupted:
+        return (
+            f"stopped after step {training.step} ({best}); continue with: sumpool train --resume {training.run.folder}"
+        )
+    return f"{best} of {training.step}; the model is in {training.run.folder / 'best'}"
+
+
+def _underscored(word: str) -> str:
+    """Flags may be written with dashes: --validate-every is --validate_every."""
+    flag, equals, value = word.partition("=")
+    return (
+        "--" + flag[2:].replace("-", "_") + equals + value
+        if word.startswith("--") and flag != "--print-config"
+        else word
+    )
+
+
+def _sentence(message: str) -> str:
+    """A parser's complaint in one line, with the nearest setting when a name is unknown."""
+    unknown = re.search(r"unrecognized arguments: --(\S+)|Option '(\S+)' is not accepted", message)
+    if unknown:
+        name = (unknown[1] or unknown[2]).split("=")[0]
+        known = [entry.name for entry in fields(TrainConfig)]
+        return f"unknown setting {name!r}: {nearest(name, [*known, *OWN])}"
+    return " ".join(message.split())

@@ -1,0 +1,159 @@
+"""The training loop: step, validate, keep the best, stop early; every state of it can be saved and continued."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sumpool.backbones.weights import load_weights
+from sumpool.data import load_dataset
+from sumpool.embedder import Embedder
+from sumpool.errors import InputError
+from sumpool.training import setup
+from sumpool.training.average import Average
+from sumpool.training.checkpoint import load_state, random_state, restore_random_state, save_state
+from sumpool.training.config import TrainConfig
+from sumpool.training.evaluate import score_dataset
+from sumpool.training.optimiser import create_optimizer, set_learning_rate
+from sumpool.training.processes import Processes, agreed
+from sumpool.training.progress import Progress
+from sumpool.training.run import BEST, LAST, Run
+from sumpool.training.step import Stepper
+from sumpool.training.stopping import stop_requests
+from sumpool.types import Batch
+
+METRICS = ("p@1", "p@r", "map@r")
+
+
+class Training:
+    """A run in progress. `fit` trains to the end; killed at any moment, `resume` and `fit` end the same."""
+
+    def __init__(self, config: TrainConfig, run: Run, processes: Processes) -> None:
+        self.config, self.run, self.processes = config, run, processes
+        dataset = load_dataset(config.dataset, config.data_root, **config.data_settings)
+        self.embedder = setup.create_embedder(config, dataset).to(processes.device)
+        self.data = setup.create_data(config, dataset, self.embedder.backbone.preprocessing)
+        self.objective = setup.create_training_objective(config, self.data).to(processes.device)
+        self.loader = setup.create_loader(config, self.data, processes)
+        self.optimizer = create_optimizer(config, self.embedder, self.objective)
+        model = forward_model(self.embedder, config.compile, processes)
+        settings = (config.precision, config.clip_norm, config.chunk)
+        self.stepper = Stepper(model, self.objective, self.optimizer, processes.device, *settings)
+        self.average = Average(self.embedder, config.ema) if config.ema else None
+        self.step, self.lr, self.interrupted = 0, config.lr, False
+        self.best_score, self.best_step = -float("inf"), 0
+        self.stale = self.flat = 0  # validations without improvement, and since the learning rate last changed
+
+    def fit(self) -> None:
+        """Train until the steps or the patience are used up, or the process is asked to stop; restore the best."""
+        self.embedder.train()
+        self.objective.train()
+        with Progress(self.config.steps, self.step, self.processes.writes) as progress, stop_requests() as stop:
+            batches = self.batches()
+            while not (self.finished or stop.made):
+                values = self.train_on(next(batches))
+                if self.step % self.config.validate_every == 0 or self.step == self.config.steps:
+                    self.validate(values)
+                    self.save()
+                elif stop.made or self.step % (self.config.checkpoint_every or self.step + 1) == 0:
+                    self.save()
+                progress.advance(f"loss {float(values['total']):.4f}, best {self.config.score} {self.best_score:.4f}")
+        self.interrupted = not self.finished
+        if self.finished and self.processes.writes:
+            load_weights(self.embedder, self.run.folder / BEST / "model.safetensors")
+
+    @property
+    def finished(self) -> bool:
+        """Whether the steps or the patience are used up."""
+        return self.step >= self.config.steps or self.stale >= self.config.patience
+
+    def batches(self) -> Iterator[Batch]:
+        """Epoch after epoch."""
+        while True:
+            yield from self.loader
+
+    def train_on(self, batch: Batch) -> dict[str, Tensor]:
+        """One step."""
+        set_learning_rate(self.optimizer, self.lr, warming_up=self.step < self.config.warmup)
+        values = self.stepper(batch)
+        self.step += 1
+        if self.average is not None:
+            self.average.update(self.embedder)
+        if not bool(values["total"].isfinite()):
+            parts = ", ".join(f"{name} {float(value):.3g}" for name, value in values.items())
+            raise InputError(f"the loss is not finite at step {self.step} ({parts}): lower lr or clip_norm and resume")
+        return values
+
+    def validate(self, values: dict[str, Tensor]) -> None:
+        """Score the validation set; keep the best model, count the patience, lower the learning rate on a plateau."""
+        config, started = self.config, time.perf_counter()
+        model = self.embedder if self.average is None else self.average.model
+        names = (*METRICS, config.score) if config.score not in METRICS else METRICS
+        metrics = score_dataset(model, self.data.validation, names, workers=config.workers, bad=config.bad_images)
+        score = agreed(metrics[config.score], self.processes.device)
+        improved = score > self.best_score + config.min_delta
+        self.stale, self.flat = (0, 0) if improved else (self.stale + 1, self.flat + 1)
+        if improved:
+            self.best_score, self.best_step = score, self.step
+            if self.processes.writes:
+                model.save(self.run.folder / BEST)
+        entry = {"step": self.step, "lr": self.lr, **{name: float(value) for name, value in values.items()}}
+        seconds = {"validation seconds": round(time.perf_counter() - started, 2)}
+        self.run.log({**entry, **metrics, "best": self.best_score, **seconds})
+        if config.plateau_patience and self.flat >= config.plateau_patience:
+            self.lr, self.flat = self.lr * config.plateau_factor, 0
+
+    def state(self) -> dict[str, Any]:
+        """Everything the next step depends on."""
+        return {
+            "config": asdict(self.config),
+            "embedder": self.embedder.state_dict(),
+            "objective": self.objective.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "scaler": self.stepper.scaler.state_dict(),
+            "average": None if self.average is None else self.average.model.state_dict(),
+            "loader": self.loader.state_dict(),
+            "random": random_state(self.processes.device),
+            "step": self.step,
+            "lr": self.lr,
+            "best": [self.best_score, self.best_step],
+            "patience": [self.stale, self.flat],
+        }
+
+    def save(self) -> None:
+        """Write the checkpoint."""
+        if self.processes.writes:
+            save_state(self.run.folder / LAST, self.state())
+
+    def resume(self) -> None:
+        """Continue from the checkpoint, if one was written; a run killed before that starts again."""
+        if not (self.run.folder / LAST).exists():
+            self.run.forget_after(0)
+            return
+        state = load_state(self.run.folder / LAST)
+        self.embedder.load_state_dict(state["embedder"])
+        self.objective.load_state_dict(state["objective"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.stepper.scaler.load_state_dict(state["scaler"])
+        if self.average is not None:
+            self.average.model.load_state_dict(state["average"])
+        self.loader.load_state_dict(state["loader"])
+        restore_random_state(state["random"], self.processes.device)
+        self.step, self.lr = state["step"], state["lr"]
+        (self.best_score, self.best_step), (self.stale, self.flat) = state["best"], state["patience"]
+        self.run.forget_after(self.step)
+
+
+def forward_model(embedder: Embedder, compiled: bool, processes: Processes) -> nn.Module:
+    """What runs forward: the embedder, compiled if asked for, wrapped when there are many processes."""
+    model: nn.Module = embedder
+    if compiled:
+        model = torch.compile(embedder)  # type: ignore[assignment]
+    if processes.count > 1:
+        ids = [processes.device.index] if processes.device.type == "cuda" else None
+        # Buffers are equal on all processes already, and broadcasting them would undo what GSP has collected.
+        model = nn.parallel.DistributedDataParallel(model, device_ids=ids, broadcast_buffers=False)
+    return model

@@ -1,0 +1,58 @@
+"""One process or many: who this one is, and where it computes."""
+
+import os
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+
+from sumpool.errors import InputError
+
+
+@dataclass(frozen=True)
+class Processes:
+    """This process among those that `torchrun` started."""
+
+    rank: int
+    count: int
+    device: torch.device
+
+    @property
+    def writes(self) -> bool:
+        """Whether this is the process that writes files and talks."""
+        return self.rank == 0
+
+
+def join(device: str) -> Processes:
+    """Join the other processes if `torchrun` started this one, else be alone."""
+    count = int(os.environ.get("WORLD_SIZE", 1))
+    rank, local = int(os.environ.get("RANK", 0)), int(os.environ.get("LOCAL_RANK", 0))
+    chosen = pick_device(device, local)
+    if count > 1 and not dist.is_initialized():
+        dist.init_process_group("nccl" if chosen.type == "cuda" else "gloo")
+    return Processes(rank, count, chosen)
+
+
+def leave() -> None:
+    """End the group of processes."""
+    if dist.is_available() and dist.is_initialized():
+        dist.destroy_process_group()
+
+
+def pick_device(name: str, local: int = 0) -> torch.device:
+    """The device by name; "auto" takes the best there is."""
+    available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    if name == "auto":
+        name = next(kind for kind, there in available.items() if there)
+    if not available[name]:
+        raise InputError(f"device {name} is not available here; use auto or cpu")
+    return torch.device("cuda", local) if name == "cuda" else torch.device(name)
+
+
+def agreed(value: float, device: torch.device) -> float:
+    """Rank 0's value on every process, so that all of them decide the same."""
+    if not (dist.is_available() and dist.is_initialized()):
+        return value
+    tensor = torch.tensor(value, dtype=torch.float32 if device.type == "mps" else torch.float64, device=device)
+    dist.broadcast(tensor, src=0)
+    return float(tensor)

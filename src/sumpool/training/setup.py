@@ -1,0 +1,104 @@
+"""From a configuration to the parts of a run: data, model, objective."""
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import torch
+
+from sumpool.backbones import create_backbone
+from sumpool.data import (
+    CentreCrop,
+    ClassBalanced,
+    Dataset,
+    Loader,
+    RandomResizedCrop,
+    ShiftedCrop,
+)
+from sumpool.data.transforms import Transform
+from sumpool.embedder import Embedder
+from sumpool.errors import InputError
+from sumpool.losses import Objective, create_objective
+from sumpool.pooling import create_pooling
+from sumpool.training.config import TrainConfig
+from sumpool.training.processes import Processes
+from sumpool.types import Preprocessing
+
+
+class Data(NamedTuple):
+    """The images of a run, each part with its transform."""
+
+    train: Dataset
+    validation: Dataset
+
+
+def create_embedder(config: TrainConfig, dataset: Dataset) -> Embedder:
+    """The model, its weights decided by the seed; a set with a size of its own keeps it, in the backbone's colours."""
+    torch.manual_seed(config.seed)
+    backbone = create_backbone(
+        config.backbone,
+        weights=config.weights,
+        freeze_batchnorm=config.freeze_batchnorm,
+        freeze=config.freeze,
+        checkpointing=config.checkpointing,
+        **config.backbone_settings,
+    )
+    if dataset.preprocessing is not None:
+        own = dataset.preprocessing
+        backbone.preprocessing = replace(backbone.preprocessing, size=own.size, resize=own.resize)
+    pooling = create_pooling(config.pooling, backbone.out_features, config.dim, **config.pooling_settings)
+    return Embedder(backbone, pooling, config.normalize)
+
+
+def create_data(config: TrainConfig, dataset: Dataset, preprocessing: Preprocessing) -> Data:
+    """Training and validation images; their classes are disjoint."""
+    train, validation = split(dataset, config)
+    return Data(
+        train.transformed(training_transform(config, preprocessing), config.seed),
+        validation.transformed(CentreCrop(preprocessing)),
+    )
+
+
+def split(dataset: Dataset, config: TrainConfig) -> tuple[Dataset, Dataset]:
+    """The training part, and the part on which models are selected."""
+    splits = {record.split for record in dataset.records}
+    chosen = config.validate_on
+    if chosen == "auto":
+        chosen = "val" if "val" in splits else "fold"
+    train = dataset.split("train")
+    if chosen == "fold":
+        return train.hold_out(config.folds, config.fold)
+    if chosen not in splits:
+        raise InputError(f"{dataset.name} has no {chosen} split to validate on; use validate_on fold")
+    return train, dataset.split(chosen)
+
+
+def training_transform(config: TrainConfig, preprocessing: Preprocessing) -> Transform:
+    """What happens to a training image."""
+    if config.augment == "crop":
+        return RandomResizedCrop(preprocessing, config.crop_area, flip=config.flip)
+    if config.augment == "shift":
+        return ShiftedCrop(preprocessing, flip=config.flip)
+    return CentreCrop(preprocessing)
+
+
+def create_loader(config: TrainConfig, data: Data, processes: Processes) -> Loader:
+    """Endless class-balanced batches, this process' share of them; an epoch is what lies between two validations."""
+    sampler = ClassBalanced(
+        data.train.labels,
+        config.classes_per_batch,
+        config.images_per_class,
+        steps=config.validate_every,
+        seed=config.seed,
+        rank=processes.rank,
+        world_size=processes.count,
+    )
+    pin = processes.device.type == "cuda"
+    return Loader(data.train, sampler, config.workers, bad=config.bad_images, pin_memory=pin)
+
+
+def create_training_objective(config: TrainConfig, data: Data) -> Objective:
+    """The objective over the training classes."""
+    torch.manual_seed(config.seed + 1)
+    return create_objective(
+        config.loss, len(data.train.classes), config.dim, preset=config.preset, settings=config.loss_settings
+    )
