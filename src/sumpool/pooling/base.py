@@ -3,7 +3,8 @@
 Shape letters: B images, N local features of an image, C channels of the backbone, D channels of the embedding.
 """
 
-from typing import Any, ClassVar
+from collections.abc import Callable
+from typing import Any, ClassVar, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +12,9 @@ from torch import Tensor, nn
 from sumpool.errors import InputError
 from sumpool.registry import Configured
 from sumpool.types import Pooled
+
+T = TypeVar("T")
+FEW_OUTPUTS = 64
 
 
 class Pooling(Configured, nn.Module):
@@ -137,18 +141,33 @@ class _WeightedSum(torch.autograd.Function):
 def linear(features_BNC: Tensor, weight_DC: Tensor, bias_D: Tensor | None = None) -> Tensor:
     """`nn.functional.linear` of every feature, (B,N,C) → (B,N,D), in the memory order of the features.
 
-    A map arrives as a transposed view, which a matrix product would copy first; a convolution of width 1 reads it as
-    it lies, and the returned (B,N,D) is again a transposed view.
+    A map arrives as a transposed view, which a plain matrix product would copy first. Both a batched product and a
+    convolution of width 1 read it as it lies, and the returned (B,N,D) is again a transposed view. The gradient of the
+    batched product holds a (D,C) matrix per image, so it is for few outputs.
+    """
+    if not features_BNC.mT.is_contiguous():
+        return nn.functional.linear(features_BNC, weight_DC, bias_D)
+    if weight_DC.shape[0] > FEW_OUTPUTS:
+        return nn.functional.conv1d(features_BNC.mT, weight_DC.unsqueeze(2), bias_D).mT
+    product_BND = torch.bmm(weight_DC.expand(features_BNC.shape[0], -1, -1), features_BNC.mT).mT
+    return product_BND if bias_D is None else product_BND + bias_D
+
+
+def reduce(reduction: Callable[[Tensor, int], T], features_BNC: Tensor, dim: int) -> T:
+    """`reduction(features, dim)` over the places (dim 1) or the channels (dim 2) in the memory order of the features.
+
+    PyTorch lays the gradient of a reduction out like the shape it was asked for, not like the memory it reads. For a
+    map that is the other order, and whatever the gradient meets next walks through one of the two with large strides.
     """
     if features_BNC.mT.is_contiguous():
-        return nn.functional.conv1d(features_BNC.mT, weight_DC.unsqueeze(2), bias_D).mT
-    return nn.functional.linear(features_BNC, weight_DC, bias_D)
+        return reduction(features_BNC.mT, 3 - dim)
+    return reduction(features_BNC, dim)
 
 
 def average(features_BNC: Tensor, mask_BN: Tensor | None) -> Tensor:
     """Mean of the features that count, (B,N,C) → (B,C)."""
     if mask_BN is None:
-        return features_BNC.mean(1)
+        return reduce(torch.mean, features_BNC, 1)
     return weighted_sum(features_BNC, uniform_weights(features_BNC, mask_BN))
 
 

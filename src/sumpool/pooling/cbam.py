@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from sumpool.errors import InputError
-from sumpool.pooling.base import Pooling, at_least_float32, average, normalised, uniform_weights, weighted_sum
+from sumpool.pooling.base import Pooling, at_least_float32, average, normalised, reduce, uniform_weights, weighted_sum
 from sumpool.pooling.gmp import global_max
 from sumpool.types import Pooled
 
@@ -49,5 +49,5 @@ class CBAM(Pooling):
         """The gate s of every place, (B,N); masked (zero) features look like the convolution's own padding."""
         assert grid is not None
         mean_BN = weighted_sum(features_BNC.mT, channel_BC / features_BNC.shape[2])
-        max_BN = (features_BNC * channel_BC.unsqueeze(1)).max(2).values
+        max_BN = reduce(torch.max, features_BNC * channel_BC.unsqueeze(1), 2).values
         return at_least_float32(self.spatial(torch.stack([mean_BN, max_BN], 1).unflatten(2, grid)).flatten(1)).sigmoid()

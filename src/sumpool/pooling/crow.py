@@ -3,9 +3,10 @@
 Shape letters: B images, N local features, C channels.
 """
 
+import torch
 from torch import Tensor
 
-from sumpool.pooling.base import Pooling, at_least_float32, average, normalised, weighted_sum
+from sumpool.pooling.base import Pooling, at_least_float32, average, normalised, reduce, weighted_sum
 from sumpool.types import Pooled
 
 
@@ -15,7 +16,7 @@ def spatial_weights(features_BNC: Tensor, mask_BN: Tensor | None = None) -> Tens
     The norm that the original divides by before the root cancels when the weights are made to sum to 1. Where no
     channel responds the weight is 0 and so is its gradient, instead of the infinite slope of the root.
     """
-    totals_BN = features_BNC.sum(2)
+    totals_BN = reduce(torch.sum, features_BNC, 2)
     shares_BN = totals_BN / totals_BN.amax(1, keepdim=True).clamp(min=1e-12)
     silent_BN = shares_BN < 1e-12
     return normalised(shares_BN.masked_fill(silent_BN, 1).sqrt().masked_fill(silent_BN, 0), mask_BN)

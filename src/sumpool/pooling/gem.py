@@ -3,13 +3,12 @@
 Shape letters: B images, N local features, C channels.
 """
 
-import math
-
 import torch
 from torch import Tensor, nn
 
 from sumpool.errors import InputError
-from sumpool.pooling.base import Pooling, at_least_float32, count
+from sumpool.pooling.base import Pooling, at_least_float32
+from sumpool.pooling.lse import log_mean_exp
 from sumpool.types import Pooled
 
 FLOOR = 1e-6
@@ -18,13 +17,11 @@ FLOOR = 1e-6
 def generalised_mean(features_BNC: Tensor, power: Tensor, mask_BN: Tensor | None = None) -> Tensor:
     r"""Power mean of every channel, (B,N,C) → (B,C), of the features clamped to at least 1e-6.
 
-    Computed as :math:`\exp\frac1p\bigl(\operatorname{logsumexp}_j p \log f_{jc} - \log n\bigr)`, which no power
-    overflows and which takes one logarithm and one exponential per value where :math:`f^p` takes both, twice.
+    The log-sum-exp of log f with sharpness p: no power overflows, and it takes one logarithm and one exponential per
+    value where :math:`f^p` and its gradient take both twice.
     """
-    logs_BNC = power * at_least_float32(features_BNC).clamp(min=FLOOR).log()
-    if mask_BN is not None:
-        logs_BNC = logs_BNC.masked_fill(~mask_BN.unsqueeze(2), -math.inf)
-    return ((logs_BNC.logsumexp(1) - count(logs_BNC, mask_BN).log()) / power).exp().to(features_BNC.dtype)
+    logs_BNC = at_least_float32(features_BNC).clamp(min=FLOOR).log()
+    return log_mean_exp(logs_BNC, power, mask_BN).exp().to(features_BNC.dtype)
 
 
 class GeM(Pooling):

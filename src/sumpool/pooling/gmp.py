@@ -5,9 +5,10 @@ Shape letters: B images, N local features, C channels.
 
 import math
 
+import torch
 from torch import Tensor
 
-from sumpool.pooling.base import Pooling
+from sumpool.pooling.base import Pooling, reduce
 from sumpool.types import Pooled
 
 
@@ -15,7 +16,7 @@ def global_max(features_BNC: Tensor, mask_BN: Tensor | None) -> Tensor:
     """Largest value of every channel over the features that count, (B,N,C) → (B,C)."""
     if mask_BN is not None:
         features_BNC = features_BNC.masked_fill(~mask_BN.unsqueeze(2), -math.inf)
-    return features_BNC.max(1).values  # its gradient takes a third of the time of that of `amax`
+    return reduce(torch.max, features_BNC, 1).values  # the gradient of `amax` takes three times as long
 
 
 class GMP(Pooling):

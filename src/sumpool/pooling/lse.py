@@ -3,21 +3,31 @@
 Shape letters: B images, N local features, C channels.
 """
 
-import math
-
+import torch
 from torch import Tensor
 
 from sumpool.errors import InputError
-from sumpool.pooling.base import Pooling, at_least_float32, count
+from sumpool.pooling.base import Pooling, at_least_float32, count, reduce
+from sumpool.pooling.gmp import global_max
 from sumpool.types import Pooled
 
 
-def log_mean_exp(features_BNC: Tensor, sharpness: float, mask_BN: Tensor | None = None) -> Tensor:
-    r"""Smooth maximum :math:`\frac1r \log \frac1n \sum_j e^{r f_{jc}}` of every channel, (B,N,C) → (B,C)."""
-    scaled_BNC = sharpness * at_least_float32(features_BNC)
+def log_mean_exp(features_BNC: Tensor, sharpness: float | Tensor, mask_BN: Tensor | None = None) -> Tensor:
+    r"""Smooth maximum :math:`\frac1r \log \frac1n \sum_j e^{r f_{jc}}` of every channel, (B,N,C) → (B,C).
+
+    The maximum is subtracted before the exponential and added after the logarithm; it cancels, gradient included, so
+    it is held constant. Half precision is computed and returned in float32.
+    """
+    full_BNC = at_least_float32(features_BNC)
+    peak_BC = global_max(full_BNC.detach(), mask_BN)
+    shifted_BNC = full_BNC - peak_BC.unsqueeze(1)
     if mask_BN is not None:
-        scaled_BNC = scaled_BNC.masked_fill(~mask_BN.unsqueeze(2), -math.inf)
-    return ((scaled_BNC.logsumexp(1) - count(scaled_BNC, mask_BN).log()) / sharpness).to(features_BNC.dtype)
+        shifted_BNC = shifted_BNC.masked_fill(~mask_BN.unsqueeze(2), 0)  # any finite number, dropped below
+    powers_BNC = (sharpness * shifted_BNC).exp()
+    if mask_BN is not None:
+        powers_BNC = powers_BNC * mask_BN.unsqueeze(2)
+    total_BC = reduce(torch.sum, powers_BNC, 1)
+    return peak_BC + (total_BC / count(full_BNC, mask_BN)).log() / sharpness
 
 
 class LSE(Pooling):
@@ -36,4 +46,5 @@ class LSE(Pooling):
 
     def pool(self, features_BNC: Tensor, mask_BN: Tensor | None, grid: tuple[int, int] | None) -> Pooled:
         """Take the smooth maximum, then project."""
-        return Pooled(self.project_vector(log_mean_exp(features_BNC, self.sharpness, mask_BN)), grid=grid)
+        vector = log_mean_exp(features_BNC, self.sharpness, mask_BN).to(features_BNC.dtype)
+        return Pooled(self.project_vector(vector), grid=grid)
