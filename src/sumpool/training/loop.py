@@ -14,6 +14,7 @@ from sumpool.embedder import Embedder
 from sumpool.errors import InputError
 from sumpool.training import setup
 from sumpool.training.average import Average
+from sumpool.training.ccp import create_ccp
 from sumpool.training.checkpoint import load_state, random_state, restore_random_state, save_state
 from sumpool.training.config import TrainConfig
 from sumpool.training.evaluate import score_dataset
@@ -43,6 +44,7 @@ class Training:
         settings = (config.precision, config.clip_norm, config.chunk)
         self.stepper = Stepper(model, self.objective, self.optimizer, processes.device, *settings)
         self.average = Average(self.embedder, config.ema) if config.ema else None
+        self.ccp = create_ccp(config, self.embedder, self.objective, self.optimizer, self.data.train)
         self.step, self.lr, self.interrupted = 0, config.lr, False
         self.best_score, self.best_step = -float("inf"), 0
         self.stale = self.flat = 0  # validations without improvement, and since the learning rate last changed
@@ -51,6 +53,8 @@ class Training:
         """Train until the steps or the patience are used up, or the process is asked to stop; restore the best."""
         self.embedder.train()
         self.objective.train()
+        if self.ccp is not None and self.ccp.problem == 0:
+            self.ccp.begin(self.step)
         with Progress(self.config.steps, self.step, self.processes.writes) as progress, stop_requests() as stop:
             batches = self.batches()
             while not (self.finished or stop.made):
@@ -78,7 +82,7 @@ class Training:
     def train_on(self, batch: Batch) -> dict[str, Tensor]:
         """One step."""
         set_learning_rate(self.optimizer, self.lr, warming_up=self.step < self.config.warmup)
-        values = self.stepper(batch)
+        values = self.stepper(batch, None if self.ccp is None else self.ccp.adjust)
         self.step += 1
         if self.average is not None:
             self.average.update(self.embedder)
@@ -102,7 +106,10 @@ class Training:
                 model.save(self.run.folder / BEST)
         entry = {"step": self.step, "lr": self.lr, **{name: float(value) for name, value in values.items()}}
         seconds = {"validation seconds": round(time.perf_counter() - started, 2)}
-        self.run.log({**entry, **metrics, "best": self.best_score, **seconds})
+        problem = {} if self.ccp is None else self.ccp.diagnostics(self.step)
+        self.run.log({**entry, **metrics, "best": self.best_score, **problem, **seconds})
+        if self.ccp is not None:
+            self.ccp.validated(score, model, self.step)
         if config.plateau_patience and self.flat >= config.plateau_patience:
             self.lr, self.flat = self.lr * config.plateau_factor, 0
 
@@ -115,6 +122,7 @@ class Training:
             "optimizer": self.optimizer.state_dict(),
             "scaler": self.stepper.scaler.state_dict(),
             "average": None if self.average is None else self.average.model.state_dict(),
+            "ccp": None if self.ccp is None else self.ccp.state_dict(),
             "loader": self.loader.state_dict(),
             "random": random_state(self.processes.device),
             "step": self.step,
@@ -140,6 +148,8 @@ class Training:
         self.stepper.scaler.load_state_dict(state["scaler"])
         if self.average is not None:
             self.average.model.load_state_dict(state["average"])
+        if self.ccp is not None:
+            self.ccp.load_state_dict(state["ccp"])
         self.loader.load_state_dict(state["loader"])
         restore_random_state(state["random"], self.processes.device)
         self.step, self.lr = state["step"], state["lr"]

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 
 from sumpool.errors import InputError
 
@@ -49,10 +50,21 @@ def pick_device(name: str, local: int = 0) -> torch.device:
     return torch.device("cuda", local) if name == "cuda" else torch.device(name)
 
 
+def place() -> tuple[int, int]:
+    """Rank of this process and number of processes."""
+    return (dist.get_rank(), dist.get_world_size()) if dist.is_available() and dist.is_initialized() else (0, 1)
+
+
+def shared(tensor: Tensor) -> Tensor:
+    """Rank 0's tensor, written into that of every process."""
+    if place()[1] > 1:
+        dist.broadcast(tensor, src=0)
+    return tensor
+
+
 def agreed(value: float, device: torch.device) -> float:
     """Rank 0's value on every process, so that all of them decide the same."""
-    if not (dist.is_available() and dist.is_initialized()):
+    if place()[1] == 1:
         return value
-    tensor = torch.tensor(value, dtype=torch.float32 if device.type == "mps" else torch.float64, device=device)
-    dist.broadcast(tensor, src=0)
-    return float(tensor)
+    dtype = torch.float32 if device.type == "mps" else torch.float64
+    return float(shared(torch.tensor(value, dtype=dtype, device=device)))
