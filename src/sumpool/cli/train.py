@@ -7,13 +7,15 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
+import yaml
 from jsonargparse import ArgumentParser
 
 from sumpool.errors import InputError
 from sumpool.registry import nearest
 from sumpool.training.config import TrainConfig
+from sumpool.training.presets import PROTOCOLS, protocol_settings
 
-OWN = ("out", "resume", "config")
+OWN = ("out", "resume", "config", "protocol", "print_config")
 
 
 def settings_parser() -> ArgumentParser:
@@ -22,11 +24,13 @@ def settings_parser() -> ArgumentParser:
         prog="sumpool train",
         description="Train an embedder: sumpool train DATASET [--SETTING VALUE …], or sumpool train --resume RUN.",
         exit_on_error=False,
-        print_config="--print-config",
+        print_config=None,  # its own would not show what a protocol sets
     )
     parser.add_argument("--config", action="config", help="YAML file of settings; flags after it win")
     parser.add_argument("--out", type=str, help="folder of the run (default: runs/DATASET-TIME)")
     parser.add_argument("--resume", type=str, metavar="RUN", help="continue the run in this folder")
+    parser.add_argument("--protocol", type=str, help=f"settings of a published protocol: {', '.join(PROTOCOLS)}")
+    parser.add_argument("--print_config", action="store_true", help="print the complete configuration and stop")
     parser.add_class_arguments(TrainConfig, None, as_group=False, skip={"dataset"})
     parser.add_argument("--dataset", type=str, help="what to train on; also the first argument without a flag")
     return parser
@@ -36,44 +40,61 @@ def parse(argv: list[str]) -> Namespace:
     """The flags as a namespace; `given` holds the settings that were written, on the line or in a file."""
     if argv and not argv[0].startswith("-"):
         argv = ["--dataset", *argv]
-    argv = [_underscored(word) for word in argv]
+    argv, nested = _without_nested([_underscored(word) for word in argv])
     parser = settings_parser()
     try:
-        values = parser.parse_args(argv, defaults=False).as_dict()
-        complete = parser.parse_args(argv).as_dict()
+        values = _merged(parser.parse_args(argv, defaults=False).as_dict(), nested)
+        complete = _merged(parser.parse_args(argv).as_dict(), nested)
     except ArgumentError as mistake:
         raise InputError(_sentence(str(mistake))) from mistake
     own = {name: complete.pop(name, None) for name in OWN}
     given = {name: value for name, value in values.items() if name not in OWN}
+    if own["protocol"]:
+        complete = _merged(_merged(complete, _published(own["protocol"], complete, given)), given)
     return Namespace(**own, given=given, settings=complete)
+
+
+def _published(protocol: str, settings: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """The settings of a protocol; those of another dataset's when `preset` is given, such as for a pack of it."""
+    dataset = given.get("preset") or settings.get("dataset") or ""
+    return protocol_settings(protocol, dataset, settings["loss"], settings["pooling"], given.get("backbone"))
 
 
 def run(args: Namespace) -> None:
     """Train."""
+    folder, config = (_saved if args.resume else _new)(args)
+    if args.print_config:
+        print(to_yaml(config), end="")
+        return
+    training = train(folder, config, resume=bool(args.resume))
+    if training.processes.writes:
+        print(_ending(training))
+
+
+def train(folder: Path, config: TrainConfig, resume: bool = False) -> Any:
+    """Start or continue the run of a folder; returns the `Training` when it has ended."""
     from sumpool.training.loop import Training
     from sumpool.training.processes import join, leave
     from sumpool.training.run import Run
 
-    folder, config = (_saved if args.resume else _new)(args)
     processes = join(config.device)
     try:
         run = Run(folder, processes.writes)
-        if not args.resume:
+        if not resume:
             run.create(to_yaml(config))
         training = Training(config, run, processes)
-        if args.resume:
+        if resume:
             training.resume()
         training.fit()
-        if processes.writes:
-            print(_ending(training))
+        return training
     finally:
         leave()
 
 
 def to_yaml(config: TrainConfig) -> str:
     """The complete configuration as a file for `--config`."""
-    parser = settings_parser()
-    return str(parser.dump(parser.parse_object(asdict(config)), skip_none=True))
+    values = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(config).items()}
+    return yaml.safe_dump(values, sort_keys=False, allow_unicode=True)
 
 
 def _new(args: Namespace) -> tuple[Path, TrainConfig]:
@@ -89,6 +110,8 @@ def _saved(args: Namespace) -> tuple[Path, TrainConfig]:
     folder = Path(args.resume)
     if args.out:
         raise InputError("--resume continues in its own folder: leave --out away")
+    if args.protocol:
+        raise InputError("--resume continues with the settings of its run: leave --protocol away")
     if not (folder / "config.yaml").is_file():
         raise InputError(f"{folder} holds no run: it has no config.yaml")
     saved: dict[str, Any] = parse(["--config", str(folder / "config.yaml")]).settings
@@ -111,11 +134,36 @@ def _ending(training: Any) -> str:
 def _underscored(word: str) -> str:
     """Flags may be written with dashes: --validate-every is --validate_every."""
     flag, equals, value = word.partition("=")
-    return (
-        "--" + flag[2:].replace("-", "_") + equals + value
-        if word.startswith("--") and flag != "--print-config"
-        else word
-    )
+    return "--" + flag[2:].replace("-", "_") + equals + value if word.startswith("--") else word
+
+
+def _without_nested(argv: list[str]) -> tuple[list[str], dict[str, Any]]:
+    """The arguments without those like `--loss_settings.xbm.batches 3`, and those as a nested dictionary.
+
+    The parser takes dotted flags too, but of two with a common beginning it keeps only the last.
+    """
+    rest: list[str] = []
+    nested: dict[str, Any] = {}
+    words = iter(argv)
+    for word in words:
+        flag, equals, value = word.partition("=")
+        if not (flag.startswith("--") and "." in flag):
+            rest.append(word)
+            continue
+        *path, last = flag[2:].split(".")
+        if not path[0].endswith("_settings"):
+            raise InputError(f"{flag} has parts, but only settings of components do, such as --pooling_settings.mass")
+        place = nested
+        for key in path:
+            place = place.setdefault(key, {})
+        place[last] = yaml.safe_load(value if equals else next(words, ""))
+    return rest, nested
+
+
+def _merged(values: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
+    """`values` with `more` put on top, dictionaries inside merged as well."""
+    both = {key: _merged(values[key], more[key]) for key in more if isinstance(values.get(key), dict)}
+    return {**values, **more, **both}
 
 
 def _sentence(message: str) -> str:
