@@ -3,6 +3,8 @@
 config.yaml        the complete configuration; `sumpool train --config` repeats the run
 environment.json   versions, machine, seed, state of the code
 metrics.jsonl      one line per log entry and validation
+summary.html       scores, curves and configuration on one page
+tensorboard/       the same curves for TensorBoard, if it is installed
 best/              the best model so far, as `Embedder.load` reads it
 last.safetensors   everything needed to continue
 """
@@ -16,10 +18,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import yaml
 
 from sumpool import __version__
 from sumpool.errors import InputError
+from sumpool.training.board import Board
 from sumpool.training.checkpoint import write_atomically
+from sumpool.training.summary import summary_page
 
 CONFIG, ENVIRONMENT, METRICS, BEST, LAST = (
     "config.yaml",
@@ -28,6 +33,7 @@ CONFIG, ENVIRONMENT, METRICS, BEST, LAST = (
     "best",
     "last.safetensors",
 )
+SUMMARY, BOARD = "summary.html", "tensorboard"
 
 
 class Run:
@@ -35,6 +41,7 @@ class Run:
 
     def __init__(self, folder: Path, writes: bool = True) -> None:
         self.folder, self.writes = folder, writes
+        self.board = Board(folder / BOARD)
 
     def create(self, config: str) -> None:
         """Start a new folder with the configuration, as YAML; one that holds a run already is refused."""
@@ -46,10 +53,18 @@ class Run:
             write_atomically(self.folder / CONFIG, config.encode())
 
     def log(self, entry: dict[str, Any]) -> None:
-        """Append a line to the metrics."""
+        """Append a line to the metrics, and bring the summary and TensorBoard up to date."""
         if self.writes:
             with open(self.folder / METRICS, "a") as file:
                 file.write(json.dumps(entry) + "\n")
+            self.board.write(entry["step"], {name: value for name, value in entry.items() if name != "step"})
+            self.summarise()
+
+    def summarise(self) -> None:
+        """Write the summary page."""
+        config, environment = ((self.folder / name).read_text() for name in (CONFIG, ENVIRONMENT))
+        page = summary_page(self.folder.name, yaml.safe_load(config)["score"], self.entries(), config, environment)
+        write_atomically(self.folder / SUMMARY, page.encode())
 
     def entries(self) -> list[dict[str, Any]]:
         """What was logged; a line that a crash cut short is left out."""
@@ -68,6 +83,7 @@ class Run:
         if self.writes:
             kept = [json.dumps(entry) + "\n" for entry in self.entries() if entry["step"] <= step]
             write_atomically(self.folder / METRICS, "".join(kept).encode())
+            self.summarise()
 
 
 def environment() -> dict[str, Any]:
