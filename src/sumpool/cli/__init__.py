@@ -13,6 +13,7 @@ from sumpool.registry import lookup
 COMMANDS = {
     "data": "look at, fetch, unpack and check datasets",
     "embed": "embed a folder of images into a file of vectors",
+    "evaluate": "score a model on a dataset",
     "explain": "draw which places and prototypes make an embedding, or a similarity",
     "export": "write a model as ONNX",
     "index": "embed a folder of images into a searchable index",

@@ -40,11 +40,12 @@ def info(args: argparse.Namespace) -> None:
     from sumpool.data import load_dataset
     from sumpool.data.report import report
 
-    settings = dict(_setting(text) for text in args.set)
+    settings = dict(setting(text) for text in args.set)
     print("\n".join(report(load_dataset(args.name, args.data_root, **settings))))
 
 
-def _setting(text: str) -> tuple[str, Any]:
+def setting(text: str) -> tuple[str, Any]:
+    """A setting written KEY=VALUE; the value is a Python literal or, failing that, text."""
     key, found, value = text.partition("=")
     if not found:
         raise InputError(f"settings are written KEY=VALUE, got {text!r}")

@@ -8,6 +8,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from sumpool.errors import InputError
+from sumpool.registry import lookup
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ def pick_device(name: str, local: int = 0) -> torch.device:
     available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     if name == "auto":
         name = next(kind for kind, there in available.items() if there)
-    if not available[name]:
+    if not lookup("device", available, name):
         raise InputError(f"device {name} is not available here; use auto or cpu")
     return torch.device("cuda", local) if name == "cuda" else torch.device(name)
 
