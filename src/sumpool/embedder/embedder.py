@@ -51,7 +51,11 @@ class Embedder(nn.Module):
 
     def forward(self, images: Tensor, mask: Tensor | None = None) -> Pooled:
         """Embed prepared images (B,3,H,W); `mask` is True where a local feature counts."""
-        pooled: Pooled = self.pooling(self.backbone(images), mask)
+        return self.pool(self.backbone(images), mask)
+
+    def pool(self, features: Tensor, mask: Tensor | None = None) -> Pooled:
+        """Embed local features, as the backbone gives them."""
+        pooled: Pooled = self.pooling(features, mask)
         return pooled._replace(vector=NORMALISATIONS[self.normalize](pooled.vector))
 
     def embed(self, images: Tensor) -> Tensor:

@@ -25,6 +25,10 @@ class TrainConfig:
         freeze_batchnorm: keep BatchNorm statistics and affine parts as they are
         freeze: how many blocks of the backbone are not trained, or "all"
         checkpointing: recompute activations in the backward pass to save memory
+        cache: folder where the local features of a backbone with freeze all are kept; they are computed once
+        cache_views: augmented views of each training image in the cache; 0 keeps one as in testing
+        cache_dtype: "float32", or "float16" for half the size
+        cache_gb: most gigabytes the cache may take; entries of other runs are removed, the longest unused first
         pooling: name of a pooling (`sumpool list poolings`)
         pooling_settings: keyword arguments of the pooling
         dim: length of the embedding
@@ -75,6 +79,10 @@ class TrainConfig:
     freeze_batchnorm: bool = True
     freeze: int | Literal["all"] = 0
     checkpointing: bool = False
+    cache: str | None = None
+    cache_views: int = 0
+    cache_dtype: Literal["float32", "float16"] = "float32"
+    cache_gb: float = 50.0
     pooling: str = "gsp"
     pooling_settings: dict[str, Any] = field(default_factory=dict)
     dim: int = 128
@@ -114,6 +122,7 @@ class TrainConfig:
     def __post_init__(self) -> None:
         at_least = {"steps": 1, "validate_every": 1, "patience": 1, "chunk": 0, "warmup": 0, "plateau_patience": 0}
         at_least |= {"lr": 0, "weight_decay": 0, "clip_norm": 0, "checkpoint_every": 0, "workers": 0, "dim": 1}
+        at_least |= {"cache_views": 0, "cache_gb": 0}
         for name, low in at_least.items():
             if not getattr(self, name) >= low:
                 raise InputError(f"{name} must be at least {low}, got {getattr(self, name)}")
@@ -121,8 +130,17 @@ class TrainConfig:
             raise InputError(f"ema must be in [0, 1), got {self.ema}")
         if not 0 < self.plateau_factor < 1:
             raise InputError(f"plateau_factor must be between 0 and 1, got {self.plateau_factor}")
+        if self.cache is not None and self.freeze != "all":
+            raise InputError(f"a cache holds the features of a frozen backbone: use freeze all, got {self.freeze}")
+        if self.cache_views > 1 and self.augment == "none":
+            raise InputError(f"augment none has one view of an image, got cache_views {self.cache_views}")
         if self.ccp_settings and "ccp" not in self.loss.split("/"):
             raise InputError(f"ccp_settings are given, but the loss {self.loss!r} has no ccp")
+
+    @property
+    def readers(self) -> int:
+        """Processes that prepare batches: none for cached features, which are copied faster than sent."""
+        return self.workers if self.cache is None else 0
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "TrainConfig":

@@ -18,6 +18,7 @@ from sumpool.training.ccp import create_ccp
 from sumpool.training.checkpoint import load_state, random_state, restore_random_state, save_state
 from sumpool.training.config import TrainConfig
 from sumpool.training.evaluate import score_dataset
+from sumpool.training.features import use_features
 from sumpool.training.optimiser import create_optimizer, set_learning_rate
 from sumpool.training.processes import Processes, agreed
 from sumpool.training.progress import Progress
@@ -37,6 +38,8 @@ class Training:
         dataset = load_dataset(config.dataset, config.data_root, **config.data_settings)
         self.embedder = setup.create_embedder(config, dataset).to(processes.device)
         self.data = setup.create_data(config, dataset, self.embedder.backbone.preprocessing)
+        if config.cache is not None:
+            self.embedder, self.data = use_features(config, self.embedder, self.data, processes)
         self.objective = setup.create_training_objective(config, self.data).to(processes.device)
         self.loader = setup.create_loader(config, self.data, processes)
         self.optimizer = create_optimizer(config, self.embedder, self.objective)
@@ -96,7 +99,7 @@ class Training:
         config, started = self.config, time.perf_counter()
         model = self.embedder if self.average is None else self.average.model
         names = (*METRICS, config.score) if config.score not in METRICS else METRICS
-        metrics = score_dataset(model, self.data.validation, names, workers=config.workers, bad=config.bad_images)
+        metrics = score_dataset(model, self.data.validation, names, workers=config.readers, bad=config.bad_images)
         score = agreed(metrics[config.score], self.processes.device)
         improved = score > self.best_score + config.min_delta
         self.stale, self.flat = (0, 0) if improved else (self.stale + 1, self.flat + 1)

@@ -93,7 +93,7 @@ def create_loader(config: TrainConfig, data: Data, processes: Processes) -> Load
         world_size=processes.count,
     )
     pin = processes.device.type == "cuda"
-    return Loader(data.train, sampler, config.workers, bad=config.bad_images, pin_memory=pin)
+    return Loader(data.train, sampler, config.readers, bad=config.bad_images, pin_memory=pin)
 
 
 def create_training_objective(config: TrainConfig, data: Data) -> Objective:
