@@ -15,7 +15,7 @@ from benchmarks.measure import machine
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "benchmarks.md"
-BENCHMARKS = ["transport", "step", "losses", "data"]
+BENCHMARKS = ["transport", "poolings", "step", "losses", "data", "retrieval"]
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ from sumpool.errors import InputError
 
 Embeddings = Tensor | np.ndarray[Any, Any]
 Labels = Tensor | np.ndarray[Any, Any] | Sequence[Any]
-BLOCK = 4096  # embeddings, or pairs of them, held in float64 at a time
+BLOCK = 1024  # embeddings, or pairs of them, held in float64 at a time: what fits the cache
 
 
 def checked(embeddings: Embeddings, name: str) -> Embeddings:

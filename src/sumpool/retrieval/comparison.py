@@ -38,10 +38,8 @@ class Gallery:
         self.embeddings = checked(embeddings, name)
         self.norms = norms(self.embeddings, name)
         self.cosine = distance == "cosine"
-        total = torch.zeros(self.embeddings.shape[1], dtype=torch.float64)
-        for at, block in blocks(self.embeddings):
-            total += self._placed(block, self.norms[at]).sum(0)
-        self.centre = total / len(self.embeddings)
+        placed = (self._placed(block, self.norms[at]) for at, block in blocks(self.embeddings))
+        self.centre = torch.stack([block.sum(0) for block in placed]).sum(0) / len(self.embeddings)
         self.plain = self.cosine and float(self.centre.square().sum()) < CONCENTRATED
         self.scale = 1.0 if self.plain else self.reach(self.embeddings, self.norms) or 1.0
         self.columns = self.operand(self.embeddings, self.norms, side=1)

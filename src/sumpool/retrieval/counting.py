@@ -2,7 +2,7 @@ r"""Ranks of the positives without sorting: count the gallery items that score h
 
 The rank of a positive p of query q is :math:`1 + |\{j : s_{qj} > s_{qp}\}| + |\{j < p : s_{qj} = s_{qp}\}|`. A tile of
 the product is reduced to the maxima of short segments while it is in the cache, and only the segments that reach a
-positive's score are looked at. A positive that has fallen behind the depth of interest is not followed any further,
+positive's score are looked at. A positive that has fallen behind the rank of interest is not followed any further,
 so that few segments are, even for poor embeddings. The tiles of one set against itself serve both of their sides:
 half of the product is enough.
 """
@@ -13,18 +13,18 @@ from torch import Tensor
 from sumpool.retrieval.comparison import Comparison, full_precision
 
 TILE = 1024  # queries and gallery items of a tile: 4 MB of scores
-SEGMENT = 128  # scores behind one maximum
+SEGMENT = 64  # scores behind one maximum
 BATCH = 16384  # segments looked at together
 
 
 @torch.no_grad()
-def positive_ranks(comparison: Comparison, query: Tensor, positives: Tensor, depth: float = torch.inf) -> Tensor:
+def positive_ranks(comparison: Comparison, query: Tensor, positives: Tensor, limits: Tensor) -> Tensor:
     """Ranks (n,P), ascending, of the `positives` (n,P) of the queries `query` (n,) in the whole gallery.
 
-    A missing positive is -1 and its rank infinite, as may be any rank beyond `depth`. A query does not see itself
-    when the queries are the gallery.
+    A missing positive is -1 and its rank infinite, as may be a rank beyond `limits` (n,2), of which one is for the
+    first positive and one for the others. A query does not see itself when the queries are the gallery.
     """
-    count = _Count(comparison, query, positives, depth)
+    count = _Count(comparison, query, positives, limits)
     half = comparison.among_themselves and len(query) == len(comparison.queries)
     rows, columns = comparison.rows[query], comparison.columns
     tile = torch.empty(TILE, TILE)
@@ -47,8 +47,9 @@ def positive_ranks(comparison: Comparison, query: Tensor, positives: Tensor, dep
 class _Count:
     """How many gallery items were seen to score above each positive."""
 
-    def __init__(self, comparison: Comparison, query: Tensor, positives: Tensor, depth: float) -> None:
-        self.comparison, self.query, self.depth = comparison, query, depth
+    def __init__(self, comparison: Comparison, query: Tensor, positives: Tensor, limits: Tensor) -> None:
+        self.comparison, self.query = comparison, query
+        self.limits = torch.cat([limits[:, :1], limits[:, 1:].expand(-1, positives.shape[1] - 1)], 1)
         there = positives >= 0
         score = torch.full(positives.shape, -torch.inf, dtype=torch.float64)
         score[there] = comparison.exact(query[:, None].expand_as(positives)[there], positives[there])
@@ -72,10 +73,13 @@ class _Count:
     def add(self, segments: Tensor, highest: Tensor, top: int, left: int) -> None:
         """Count a tile (query, segment, score) with maxima (query, segment), from query `top` and item `left` on."""
         low = self.low[top : top + TILE]
-        reached = (highest[:, None] >= low[:, :, None]).nonzero()
-        for row, nth, segment in (batch.unbind(1) for batch in reached.split(BATCH)):
+        rows = (highest.amax(1) >= low.amin(1)).nonzero().squeeze(1)
+        reached = (highest[rows, None] >= low[rows, :, None]).nonzero()
+        for place, nth, segment in (batch.unbind(1) for batch in reached.split(BATCH)):
+            row = rows[place]
             self._compare(segments[row, segment], top + row, nth, left + SEGMENT * segment)
-        low[: len(self.above) - top][self.above[top : top + TILE] >= self.depth] = torch.inf
+        behind = self.above[top : top + TILE] >= self.limits[top : top + TILE]
+        low[: len(behind)][behind] = torch.inf
 
     def _compare(self, scores: Tensor, row: Tensor, nth: Tensor, first: Tensor) -> None:
         """Count segments: `scores` (n,SEGMENT) of query row[n] and the items from first[n] on, for its nth positive."""

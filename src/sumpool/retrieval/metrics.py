@@ -1,6 +1,6 @@
 """Retrieval metrics, exact at the speed of a matrix product."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -11,7 +11,7 @@ from sumpool.retrieval.clustering import cluster_agreement
 from sumpool.retrieval.comparison import Comparison, Distance, Gallery
 from sumpool.retrieval.counting import positive_ranks
 from sumpool.retrieval.nearest import nearest
-from sumpool.retrieval.scores import CLUSTERING, find_score
+from sumpool.retrieval.scores import CLUSTERING, Score, find_score
 
 DEFAULT_METRICS = ("p@1", "p@r", "map@r", "r@1", "r@2", "r@4", "r@8")
 FEW = 12  # up to so many positives, counting is cheaper than selecting neighbours (`python -m benchmarks retrieval`)
@@ -73,8 +73,8 @@ def retrieval_metrics(
     members = _Members(codes[-1], classes=1 + max(int(code.max()) for code in codes))
     positives = members.count[codes[0]] - int(comparison.among_themselves)
     per_query = {name: torch.full((len(positives),), torch.nan, dtype=torch.float64) for name in ranked}
-    depth = max((score.depth or 0 for score in ranked.values()), default=0)
-    for query, ranks in _ranks(comparison, codes, members, positives, depth, int(memory_mb * 2**20)) if ranked else ():
+    limits = _limits(ranked.values(), positives)
+    for query, ranks in _ranks(comparison, codes, members, positives, limits, int(memory_mb * 2**20)):
         for name, score in ranked.items():
             per_query[name][query] = score.of(ranks, positives[query].double())
     result = Metrics(per_query, codes[0], positives)
@@ -100,19 +100,27 @@ class _Members:
         return member.where(member != query[:, None], -1) if drop_self else member
 
 
+def _limits(scores: Collection[Score], positives: Tensor) -> Tensor:
+    """Ranks (Q,2) up to which the first and the other positives of every query need to be known."""
+    every = [positives.double() if score.every is None else torch.full((), score.every).double() for score in scores]
+    others = torch.stack([limit.expand(len(positives)) for limit in [torch.zeros(()).double(), *every]]).amax(0)
+    first = others.clamp(min=max((score.first for score in scores), default=0))
+    return torch.stack([first, others], 1)
+
+
 def _ranks(
-    comparison: Comparison, codes: list[Tensor], members: _Members, positives: Tensor, depth: float, memory: int
+    comparison: Comparison, codes: list[Tensor], members: _Members, positives: Tensor, limits: Tensor, memory: int
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Queries and the ascending ranks of their positives; ranks deeper than needed may be infinite.
+    """Queries and the ascending ranks of their positives; ranks beyond the limits may be infinite.
 
     Queries with few positives are counted, the others get their nearest neighbours; the ranks are the same.
     """
     alone = comparison.among_themselves
     few = ((positives > 0) & (positives <= FEW)).nonzero().squeeze(1)
     if len(few):
-        yield few, positive_ranks(comparison, few, members.of(few, codes[0], alone), max(depth, FEW))
+        yield few, positive_ranks(comparison, few, members.of(few, codes[0], alone), limits[few])
     many = (positives > FEW).nonzero().squeeze(1)
-    k = int(min(max(depth, int(positives.max())), len(comparison.columns)))
+    k = int(limits[many].max().clamp(max=len(comparison.columns))) if len(many) else 0
     for at, neighbours in nearest(comparison, k, many, memory):
         query = many[at]
         hit = codes[-1][neighbours] == codes[0][query][:, None]

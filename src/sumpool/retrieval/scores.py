@@ -30,8 +30,10 @@ class Score(NamedTuple):
 
     of: Callable[[Tensor, Tensor], Tensor]
     """Ranks (n,P), ascending and infinite where missing, and numbers of positives R (n,) → scores (n,)."""
-    depth: float | None
-    """The deepest rank it needs; None for R."""
+    first: float = 0
+    """Up to this rank, where the first positive is matters."""
+    every: float | None = 0
+    """Up to this rank, where every positive is matters; None for R."""
 
 
 def precision_at_1(ranks: Tensor, positives: Tensor) -> Tensor:
@@ -65,11 +67,11 @@ def recall_at(k: int) -> Callable[[Tensor, Tensor], Tensor]:
 
 
 SCORES = {
-    "p@1": Score(precision_at_1, 1),
-    "p@r": Score(r_precision, None),
-    "map@r": Score(map_at_r, None),
-    "map": Score(average_precision, torch.inf),
-    "mrr": Score(reciprocal_rank, torch.inf),
+    "p@1": Score(precision_at_1, first=1),
+    "p@r": Score(r_precision, every=None),
+    "map@r": Score(map_at_r, every=None),
+    "map": Score(average_precision, every=torch.inf),
+    "mrr": Score(reciprocal_rank, first=torch.inf),
 }
 CLUSTERING = ("nmi", "ami")
 
@@ -79,5 +81,5 @@ def find_score(name: str) -> Score:
     if name in SCORES:
         return SCORES[name]
     if match := re.fullmatch(r"r@([1-9]\d*)", name):
-        return Score(recall_at(int(match[1])), int(match[1]))
+        return Score(recall_at(int(match[1])), first=int(match[1]))
     raise InputError(f"unknown metric {name!r}: {hint(name, [*SCORES, 'r@1', 'r@10', *CLUSTERING])}")
