@@ -147,7 +147,7 @@ def feature_set(dataset: Dataset, store: FeatureStore, seed: int) -> FeatureSet:
         for row, record in enumerate(dataset.records)
     ]
     found = FeatureSet(dataset.name, records, dataset.class_names, dataset.preprocessing)
-    found.seed = seed
+    found.transform, found.seed = dataset.transform, seed  # applied already, and what now chooses the view
     return found
 
 
