@@ -32,7 +32,7 @@ def greedy_k_center(points: Tensor, k: int, cover: Tensor | None = None, mask: T
     for the points that belong to the pool; a pool with fewer than k of them repeats its points.
 
     >>> greedy_k_center(torch.tensor([[0.0], [1.0], [10.0], [11.0]]), k=3)
-    KCenter(indices=tensor([0, 3, 2]), radius=tensor(1.))
+    KCenter(indices=tensor([0, 3, 1]), radius=tensor(1.))
     """
     _check(points, k, cover, mask)
     valid_P = points.new_ones(points.shape[:-1], dtype=torch.bool) if mask is None else mask
