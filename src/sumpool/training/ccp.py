@@ -110,8 +110,8 @@ class CCP:
         if self.pool <= 1:
             return self.draw(self.per_class, self.problem).filled()
         # Proxies are trained at any length; the pool is compared with them as the embedder would normalise them.
-        cover_CKD = self.normalize(self.cover).float().cpu()
-        chosen = select(self.draw(self.pool, self.problem), self.per_class, cover_CKD)
+        pool = self.draw(self.pool, self.problem)
+        chosen = select(pool, self.per_class, self.normalize(self.cover).to(pool.points))
         self.radius = {"covering radius before": chosen.before, "covering radius after": chosen.after}
         return chosen.points
 

@@ -41,10 +41,10 @@ def backward_in_chunks(
         slopes = [repeat(None) if leaf is None or leaf.grad is None else leaf.grad.split(size) for leaf in leaves]
         for number, (chunk, state, *slope) in enumerate(zip(chunks, states, *slopes, strict=False), start=1):
             torch.set_rng_state(state)  # dropout, if any, as in the first pass
-            pooled = embed(chunk)
-            pairs = zip((pooled.vector, pooled.attributes), slope, strict=True)
-            outputs, grads = zip(*((out, grad) for out, grad in pairs if grad is not None), strict=True)
             with _synchronised(model, number == len(chunks)):
+                pooled = embed(chunk)
+                pairs = zip((pooled.vector, pooled.attributes), slope, strict=True)
+                outputs, grads = zip(*((out, grad) for out, grad in pairs if grad is not None), strict=True)
                 torch.autograd.backward(outputs, grads)
     return values
 
@@ -56,7 +56,7 @@ def _joined(parts: list[Tensor] | list[Tensor | None]) -> Tensor | None:
 
 
 def _synchronised(model: nn.Module, last: bool) -> AbstractContextManager[None]:
-    """Gradients travel between processes once per step, with the last chunk."""
+    """Gradients travel between processes once per step, with the last chunk: forward *and* backward belong inside."""
     if isinstance(model, nn.parallel.DistributedDataParallel) and not last:
         return model.no_sync()
     return nullcontext()

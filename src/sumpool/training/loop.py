@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 from dataclasses import asdict
+from inspect import signature
 from typing import Any
 
 import torch
@@ -20,7 +21,7 @@ from sumpool.training.config import TrainConfig
 from sumpool.training.evaluate import score_dataset
 from sumpool.training.features import use_features
 from sumpool.training.optimiser import create_optimizer, set_learning_rate
-from sumpool.training.processes import Processes, agreed
+from sumpool.training.processes import Processes, agreed, anyone, shared
 from sumpool.training.progress import Progress
 from sumpool.training.run import BEST, LAST, Run
 from sumpool.training.step import Stepper
@@ -59,23 +60,31 @@ class Training:
         if self.ccp is not None and self.ccp.problem == 0:
             self.ccp.begin(self.step)
         with Progress(self.config.steps, self.step, self.processes.writes) as progress, stop_requests() as stop:
-            batches = self.batches()
-            while not (self.finished or stop.made):
+            batches, stopping = self.batches(), False
+            while not (self.finished or stopping):
                 values = self.train_on(next(batches))
-                if self.step % self.config.validate_every == 0 or self.step == self.config.steps:
+                validating = self.step % self.config.validate_every == 0 or self.step == self.config.steps
+                if validating:
                     self.validate(values)
-                    self.save()
-                elif stop.made or self.step % (self.config.checkpoint_every or self.step + 1) == 0:
+                stopping = anyone(stop.made, self.processes.device)
+                if validating or stopping or self.step % (self.config.checkpoint_every or self.step + 1) == 0:
                     self.save()
                 progress.advance(f"loss {float(values['total']):.4f}, best {self.config.score} {self.best_score:.4f}")
         self.interrupted = not self.finished
-        if self.finished and self.processes.writes:
-            load_weights(self.embedder, self.run.folder / BEST / "model.safetensors")
+        if self.finished:
+            self.restore_best()
 
     @property
     def finished(self) -> bool:
         """Whether the steps or the patience are used up."""
         return self.step >= self.config.steps or self.stale >= self.config.patience
+
+    def restore_best(self) -> None:
+        """The best weights into the embedder of every process; the folder may be out of reach of all but the first."""
+        if self.processes.writes:
+            load_weights(self.embedder, self.run.folder / BEST / "model.safetensors")
+        for tensor in self.embedder.state_dict().values():
+            shared(tensor)
 
     def batches(self) -> Iterator[Batch]:
         """Epoch after epoch."""
@@ -167,6 +176,10 @@ def forward_model(embedder: Embedder, compiled: bool, processes: Processes) -> n
         model = torch.compile(embedder)  # type: ignore[assignment]
     if processes.count > 1:
         ids = [processes.device.index] if processes.device.type == "cuda" else None
-        # Buffers are equal on all processes already, and broadcasting them would undo what GSP has collected.
-        model = nn.parallel.DistributedDataParallel(model, device_ids=ids, broadcast_buffers=False)
+        # Buffers are equal on all processes already: none are sent around. PyTorch 2.13 has renamed the option.
+        parallel = nn.parallel.DistributedDataParallel
+        known = signature(parallel).parameters
+        name = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"
+        options: dict[str, Any] = {"device_ids": ids, name: False}
+        model = parallel(model, **options)
     return model

@@ -63,6 +63,15 @@ def shared(tensor: Tensor) -> Tensor:
     return tensor
 
 
+def anyone(flag: bool, device: torch.device) -> bool:
+    """Whether the flag is set on any process: a request to stop may reach them between different steps."""
+    if place()[1] == 1:
+        return flag
+    votes = torch.tensor(int(flag), device=device)
+    dist.all_reduce(votes, op=dist.ReduceOp.MAX)
+    return bool(votes)
+
+
 def agreed(value: float, device: torch.device) -> float:
     """Rank 0's value on every process, so that all of them decide the same."""
     if place()[1] == 1:

@@ -1,0 +1,111 @@
+"""Two processes with half of every batch train as one with all of it; one of them writes, and they stop as one."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from sumpool.losses import LOSSES
+
+SCRIPT = Path(__file__).with_name("distributed_run.py")
+MORE = ("xbm", "zsr-gsp", "chunks", "ccp", "ccp-random", "everything")
+
+
+def start(rank: int, world: int, port: int, command: list[str]) -> subprocess.Popen[str]:
+    """One process as `torchrun` would start it."""
+    place = {"RANK": str(rank), "WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    environment = os.environ | place | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen([sys.executable, *command], env=environment, **pipes)  # type: ignore[call-overload, no-any-return]
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def ended(processes: list[subprocess.Popen[str]]) -> list[str]:
+    """What the processes said; none may have failed."""
+    try:
+        said = [process.communicate(timeout=120) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    assert [process.returncode for process in processes] == [0] * len(processes), said
+    return [out for out, _ in said]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What one process alone, and each of a pair, trained."""
+    folder, port = tmp_path_factory.mktemp("distributed"), free_port()
+    places = {"alone": (0, 1), "first": (0, 2), "second": (1, 2)}
+    for name in places:
+        (folder / name).mkdir()
+    ended([start(*place, port, [str(SCRIPT), str(folder / name)]) for name, place in places.items()])
+    return folder
+
+
+def trained(folder: Path, process: str, run: str) -> dict[str, Tensor]:
+    state = load_file(folder / process / f"{run}.safetensors")
+    if run == "chunks":  # a memory's rows come in the order of the chunks, which changes nothing
+        state |= {name: value[value[:, 0].argsort()] for name, value in state.items() if name.endswith("pooling.rows")}
+    return state
+
+
+@pytest.mark.parametrize("run", [*LOSSES, *MORE])
+def test_weights_are_those_of_one_process_with_the_whole_batch(run: str, folder: Path) -> None:
+    alone = trained(folder, "alone", run)
+    for process in ("first", "second"):
+        torch.testing.assert_close(trained(folder, process, run), alone, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("run", [name for name in MORE if name.startswith(("ccp", "every"))])
+def test_the_problems_of_ccp_alternated(run: str, folder: Path) -> None:
+    assert int(trained(folder, "alone", run)["problem"]) == 4
+
+
+def test_proxies_and_weights_are_the_same_on_both_to_the_bit(folder: Path) -> None:
+    first, second = (trained(folder, process, "everything") for process in ("first", "second"))
+    torch.testing.assert_close(first, second, rtol=0, atol=0)
+
+
+def test_only_the_first_process_writes(folder: Path) -> None:
+    def runs(process: str) -> set[str]:
+        return {path.name for path in (folder / process).iterdir() if path.is_dir()}
+
+    assert runs("first") == runs("alone") == {*LOSSES, *MORE}
+    assert runs("second") == set()
+
+
+MODEL = ["toy", "--backbone", "tiny", "--pooling", "gap", "--dim", "4", "--loss", "ccp/contrastive"]
+BATCH = ["--augment", "shift", "--classes-per-batch", "2", "--images-per-class", "2"]
+
+
+def commands(port: int, *arguments: str) -> list[subprocess.Popen[str]]:
+    command = ["-c", "import sys; from sumpool.cli import main; sys.exit(main(sys.argv[1:]))", "train", *arguments]
+    return [start(rank, 2, port, command) for rank in (0, 1)]
+
+
+def test_a_request_to_one_process_stops_both_after_the_same_step(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    steps = ["--steps", "100000", "--patience", "100000", "--validate-every", "5"]
+    pair = commands(free_port(), *MODEL, *BATCH, *steps, "--out", str(run))
+    deadline = time.monotonic() + 60
+    while not (run / "last.safetensors").exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    pair[1].send_signal(signal.SIGTERM)
+    first, second = ended(pair)
+    assert "stopped after step" in first
+    assert second == ""
+    assert all(json.loads(line)["problem"] >= 1 for line in (run / "metrics.jsonl").read_text().splitlines())
