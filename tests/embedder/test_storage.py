@@ -47,7 +47,7 @@ def test_every_backbone_comes_back(name: str, tmp_path: Path) -> None:
 
 
 def test_settings_given_by_position_and_by_class_come_back(tmp_path: Path) -> None:
-    pooling = GSP(32, 8, 5, mass=0.4, sharpness=2.0, combine="max", memory=7, learn_mass=True)
+    pooling = GSP(32, 8, 5, mass=0.4, sharpness=2.0, role="background", memory=7, learn_mass=True)
     Embedder(create_backbone("tiny"), pooling, "none").save(tmp_path)
     loaded = Embedder.load(str(tmp_path))
     assert isinstance(loaded.pooling, GSP)

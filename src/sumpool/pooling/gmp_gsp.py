@@ -1,4 +1,11 @@
-"""Max pooling added to generalized sum pooling."""
+"""Max pooling added to generalized sum pooling.
+
+Shape letters: B images, N local features, C backbone channels, D embedding channels.
+"""
+
+import math
+
+from torch import Tensor
 
 from sumpool.pooling.gsp import GSP
 
@@ -13,20 +20,10 @@ class GMPGSP(GSP):
     Gürbüz, Sener and Alatan, *Generalized sum pooling for metric learning*, ICCV 2023.
     """
 
-    def __init__(
-        self,
-        in_features: int,
-        dim: int | None = None,
-        prototypes: int = 64,
-        mass: float = 0.3,
-        sharpness: float = 5.0,
-        *,
-        role: str = "foreground",
-        memory: int = 1024,
-        learn_mass: bool = False,
-        learn_sharpness: bool = False,
-    ) -> None:
-        super().__init__(
-            in_features, dim, prototypes, mass, sharpness, combine="max", role=role, memory=memory,
-            learn_mass=learn_mass, learn_sharpness=learn_sharpness,
-        )  # fmt: skip
+    def combined(
+        self, features_BNC: Tensor, features_BND: Tensor, weights_BN: Tensor, mask_BN: Tensor | None
+    ) -> Tensor:
+        """The weighted sum plus the projected maximum."""
+        visible_BNC = features_BNC if mask_BN is None else features_BNC.masked_fill(~mask_BN.unsqueeze(2), -math.inf)
+        summed_BD = super().combined(features_BNC, features_BND, weights_BN, mask_BN)
+        return summed_BD + self.project_vector(visible_BNC.amax(1))

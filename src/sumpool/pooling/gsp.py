@@ -59,8 +59,6 @@ class GSP(Pooling):
         prototypes: their number m. 64 suits a hundred classes, 128 thousands.
         mass: fraction μ of the features to keep, 0 < μ ≤ 1.
         sharpness: ε ≥ 0; 5 suits sample losses, 0.5 proxy losses.
-        combine: None; "max" adds the projected maximum over the features; "gem" takes the generalised mean (learned
-            exponent, 3 at first) of the weighted features instead of their sum.
         role: "foreground": prototypes attract what is kept; "background": they attract what is dropped, and the
             weights are ρ_j/(1−μ).
         memory: embeddings to collect before the prototypes are picked; 0 keeps the random ones.
@@ -85,24 +83,26 @@ class GSP(Pooling):
         mass: float = 0.3,
         sharpness: float = 5.0,
         *,
-        combine: str | None = None,
         role: str = "foreground",
         memory: int = 1024,
         learn_mass: bool = False,
         learn_sharpness: bool = False,
     ) -> None:
         super().__init__(in_features, dim)
-        _check(prototypes, mass, sharpness, combine, role, memory, learn_mass, learn_sharpness)
-        self.combine, self.role, self.memory = combine, role, memory
+        _check(prototypes, mass, sharpness, role, memory, learn_mass, learn_sharpness)
+        self.role, self.memory = role, memory
         self.prototypes = nn.Parameter(torch.empty(prototypes, self.out_features))
         nn.init.normal_(self.prototypes, std=self.out_features**-0.5)
         self.log_odds = nn.Parameter(torch.tensor(math.log(mass / (1 - mass)))) if learn_mass else None
         self.log_sharpness = nn.Parameter(torch.tensor(math.log(sharpness))) if learn_sharpness else None
         self._mass, self._sharpness = mass, sharpness
-        self.power = nn.Parameter(torch.tensor(3.0)) if combine == "gem" else None
         self.register_buffer("rows", torch.zeros(memory, self.out_features))
         self.register_buffer("seen", torch.tensor(0))
         self._collecting = memory > 0
+        self.extend()
+
+    def extend(self) -> None:
+        """Add what a subclass needs besides; its settings are the same, so it has no constructor of its own."""
 
     @property
     def mass(self) -> float | Tensor:
@@ -139,21 +139,14 @@ class GSP(Pooling):
         # A tensor, not a Python condition: a compiled graph follows when the prototypes become ready.
         ready = self.seen >= self.memory
         weights_BN = torch.where(ready, chosen_BN, uniform_BN.to(chosen_BN.dtype))
-        vector_BD = self._combined(features_BNC, features_BND, mask_BN, weights_BN)
+        vector_BD = self.combined(features_BNC, features_BND, weights_BN, mask_BN)
         return Pooled(vector_BD, weights_BN, transport.attributes * ready, grid)
 
-    def _combined(
-        self, features_BNC: Tensor, features_BND: Tensor, mask_BN: Tensor | None, weights_BN: Tensor
+    def combined(
+        self, features_BNC: Tensor, features_BND: Tensor, weights_BN: Tensor, mask_BN: Tensor | None
     ) -> Tensor:
-        if self.power is not None:
-            count_B1 = features_BNC.shape[1] if mask_BN is None else mask_BN.sum(1, keepdim=True)
-            scaled_BNC = features_BNC * (weights_BN * count_B1).to(features_BNC.dtype).unsqueeze(2)
-            return self.project_vector(_generalized_mean(scaled_BNC, mask_BN, self.power))
-        vector_BD = weighted_sum(features_BND, weights_BN)
-        if self.combine == "max":
-            visible_BNC = features_BNC if mask_BN is None else features_BNC.masked_fill(~mask_BN[..., None], -math.inf)
-            vector_BD = vector_BD + self.project_vector(visible_BNC.amax(1))
-        return vector_BD
+        """The vector from raw and projected features and their weights: the weighted sum of the projected ones."""
+        return weighted_sum(features_BND, weights_BN)
 
     def _collect(self, embeddings_BD: Tensor) -> None:
         """Remember embeddings; once there are enough, pick the prototypes among them."""
@@ -171,7 +164,7 @@ class GSP(Pooling):
         """The settings, for `print(model)`."""
         return (
             f"{super().extra_repr()}, prototypes={len(self.prototypes)}, mass={self._mass}, "
-            f"sharpness={self._sharpness}, combine={self.combine}, role={self.role}"
+            f"sharpness={self._sharpness}, role={self.role}"
         )
 
 
@@ -200,17 +193,10 @@ def _(embeddings: Tensor, rows: Tensor, seen: Tensor, prototypes: Tensor) -> Non
     return None
 
 
-def _generalized_mean(features_BNC: Tensor, mask_BN: Tensor | None, power: Tensor) -> Tensor:
-    """((1/n) Σ_j max(x_j, 1e-6)^p)^{1/p} per channel, (B,C)."""
-    powered_BNC = features_BNC.clamp_min(1e-6) ** power.to(features_BNC.dtype)
-    return weighted_sum(powered_BNC, uniform_weights(powered_BNC, mask_BN)) ** (1 / power.to(features_BNC.dtype))
-
-
 def _check(
     prototypes: int,
     mass: float,
     sharpness: float,
-    combine: str | None,
     role: str,
     memory: int,
     learn_mass: bool,
@@ -222,8 +208,6 @@ def _check(
         raise InputError(f"mass must be in (0, 1], got {mass}")
     if not 0 <= sharpness < math.inf:
         raise InputError(f"sharpness must be finite and at least 0, got {sharpness}")
-    if combine not in (None, "max", "gem"):
-        raise InputError(f"combine must be None, 'max' or 'gem', got {combine!r}")
     if role not in ("foreground", "background"):
         raise InputError(f"role must be 'foreground' or 'background', got {role!r}")
     if mass == 1 and (role == "background" or learn_mass):
