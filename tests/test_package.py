@@ -42,7 +42,7 @@ def test_import_works_with_the_core_dependencies_alone() -> None:
         "    def find_spec(self, name, path=None, target=None):\n"
         "        if name.split('.')[0] in OPTIONAL: raise ImportError(f'{name} is optional')\n"
         "OPTIONAL = set('matplotlib scipy sklearn faiss timm transformers onnx onnxruntime onnxscript pyarrow "
-        "huggingface_hub pytorch_metric_learning torchvision tensorboard ot'.split())\n"
+        "huggingface_hub pytorch_metric_learning torchvision tensorboard optuna ot'.split())\n"
         "sys.meta_path.insert(0, Refuse())\n"
         "import sumpool\n"
         "for module in pkgutil.walk_packages(sumpool.__path__, 'sumpool.'): __import__(module.name)\n"

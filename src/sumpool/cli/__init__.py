@@ -19,6 +19,7 @@ COMMANDS = {
     "index": "embed a folder of images into a searchable index",
     "list": "show every registered component with a one-line description",
     "search": "find the images of an index that are most similar to an image",
+    "sweep": "train many runs over a search space, and show what matters",
     "train": "train an embedder, or continue a run",
     "study": "run a study: a figure or table of the texts, by name",
 }

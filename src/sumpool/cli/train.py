@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from jsonargparse import ArgumentParser
+from jsonargparse import ArgumentParser, get_loader
 
 from sumpool.errors import InputError
 from sumpool.registry import nearest
@@ -66,35 +66,45 @@ def run(args: Namespace) -> None:
     if args.print_config:
         print(to_yaml(config), end="")
         return
-    training = train(folder, config, resume=bool(args.resume))
-    if training.processes.writes:
-        print(_ending(training))
+    from sumpool.training.processes import leave
+
+    try:
+        training = start(folder, config, resume=bool(args.resume))
+        training.fit()
+        if training.processes.writes:
+            print(_ending(training))
+    finally:
+        leave()
 
 
-def train(folder: Path, config: TrainConfig, resume: bool = False) -> Any:
-    """Start or continue the run of a folder; returns the `Training` when it has ended."""
+def start(folder: Path, config: TrainConfig, resume: bool = False) -> Any:
+    """The `Training` of a new folder, or of one to continue; its `fit` trains."""
     from sumpool.training.loop import Training
-    from sumpool.training.processes import join, leave
+    from sumpool.training.processes import join
     from sumpool.training.run import Run
 
     processes = join(config.device)
-    try:
-        run = Run(folder, processes.writes)
-        if not resume:
-            run.create(to_yaml(config))
-        training = Training(config, run, processes)
-        if resume:
-            training.resume()
-        training.fit()
-        return training
-    finally:
-        leave()
+    run = Run(folder, processes.writes)
+    if not resume and processes.writes:  # the others would find the folder that this one has just made
+        run.create(to_yaml(config))
+    training = Training(config, run, processes)
+    if resume:
+        training.resume()
+    return training
 
 
 def to_yaml(config: TrainConfig) -> str:
     """The complete configuration as a file for `--config`."""
     values = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(config).items()}
     return yaml.safe_dump(values, sort_keys=False, allow_unicode=True)
+
+
+def read_yaml(text: str, source: str) -> Any:
+    """The content of YAML text, numbers such as 1e-3 included, which plain YAML 1.1 takes for words."""
+    try:
+        return get_loader("yaml")(text)
+    except yaml.YAMLError as reason:
+        raise InputError(f"{source} is not YAML: {' '.join(str(reason).split())}") from reason
 
 
 def _new(args: Namespace) -> tuple[Path, TrainConfig]:
@@ -156,7 +166,7 @@ def _without_nested(argv: list[str]) -> tuple[list[str], dict[str, Any]]:
         place = nested
         for key in path:
             place = place.setdefault(key, {})
-        place[last] = yaml.safe_load(value if equals else next(words, ""))
+        place[last] = read_yaml(value if equals else next(words, ""), flag)
     return rest, nested
 
 
