@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import warnings
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 from sumpool.backbones import create_backbone
 from sumpool.cli.train import to_yaml
@@ -106,8 +107,8 @@ def test_features_are_computed_once(tmp_path: Path, written: list[int]) -> None:
     cache = str(tmp_path / "cache")
     training(tmp_path / "a", cache=cache)
     assert sum(written) == 64
-    for name, other in (("b", {}), ("c", {"seed": 0, "pooling": "gap", "pooling_settings": {}, "loss": "triplet"})):
-        training(tmp_path / name, cache=cache, **other)
+    training(tmp_path / "b", cache=cache)
+    training(tmp_path / "c", cache=cache, pooling="gap", pooling_settings={}, loss="triplet")
     assert sum(written) == 64
 
 
@@ -165,6 +166,10 @@ def test_damage_is_noticed(tmp_path: Path, written: list[int]) -> None:
     assert sum(written) == 3 * total + 2
 
 
+FLAGS = ["toy", "--pooling_settings.prototypes", "4", "--pooling_settings.memory", "20", "--dim", "8", "--lr", "1e-2"]
+FLAGS += ["--backbone", "tiny", "--freeze", "all", "--augment", "none", "--classes_per_batch", "2"]
+FLAGS += ["--images_per_class", "3", "--steps", "12", "--validate_every", "4"]
+MAIN = "import sys; from sumpool.cli import main; sys.exit(main(sys.argv[1:]))"
 KILLED = """
 import os, signal, sys
 from zlib import crc32
@@ -184,9 +189,7 @@ sys.exit(main(sys.argv[1:]))
 
 
 def test_killed_in_the_middle_it_continues(tmp_path: Path, written: list[int]) -> None:
-    flags = ["--pooling_settings.prototypes", "4", "--pooling_settings.memory", "20", "--dim", "8"]
-    flags += ["--backbone", "tiny", "--freeze", "all", "--augment", "none", "--classes_per_batch", "2"]
-    command = [sys.executable, "-c", KILLED, "train", "toy", *flags, "--cache", str(tmp_path / "cache")]
+    command = [sys.executable, "-c", KILLED, "train", *FLAGS, "--cache", str(tmp_path / "cache")]
     ended = subprocess.run([*command, "--out", str(tmp_path / "killed")], capture_output=True, timeout=60)
     assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()
     continued = training(tmp_path / "continued", cache=str(tmp_path / "cache"))
@@ -195,6 +198,22 @@ def test_killed_in_the_middle_it_continues(tmp_path: Path, written: list[int]) -
     for ours, theirs in zip(continued.data, fresh.data, strict=True):
         for row in range(len(theirs)):
             torch.testing.assert_close(ours[row][0], theirs[row][0], rtol=0, atol=1e-6)
+
+
+def test_two_processes_share_the_work_and_train_as_one(tmp_path: Path, written: list[int]) -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+    place = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "GLOO_SOCKET_IFNAME": "lo"}
+    command = [sys.executable, "-c", MAIN, "train", *FLAGS, "--cache", str(tmp_path / "cache")]
+    command += ["--out", str(tmp_path / "pair")]
+    pair = [subprocess.Popen(command, env=os.environ | place | {"RANK": rank}) for rank in "01"]
+    assert [process.wait(timeout=90) for process in pair] == [0, 0]
+    alone = training(tmp_path / "alone", cache=str(tmp_path / "cache"))
+    assert written == []
+    alone.fit()
+    ours, theirs = (load_file(tmp_path / name / BEST / "model.safetensors") for name in ("pair", "alone"))
+    torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-5)
 
 
 def test_views_are_augmented_and_repeatable(tmp_path: Path) -> None:
@@ -243,7 +262,7 @@ def test_the_longest_unused_entries_make_room(tmp_path: Path) -> None:
     cache, bound = tmp_path / "cache", 80e-6  # two runs of 33.5 kB fit, three do not
     (cache / "mine").mkdir(parents=True)
     (cache / "mine" / "notes.txt").write_text("not part of the cache")
-    folders = []
+    folders: list[set[Path]] = []
     for seed in (0, 1, 0, 2):
         training(tmp_path / f"{len(folders)}", cache=str(cache), cache_gb=bound, seed=seed)
         folders.append(set(entries(cache)))
