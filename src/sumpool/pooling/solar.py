@@ -43,7 +43,8 @@ class SOLAR(Pooling):
 
     def pool(self, features_BNC: Tensor, mask_BN: Tensor | None, grid: tuple[int, int] | None) -> Pooled:
         """Gather, add, take the power mean, then project."""
-        gathered_BNR = self._attention(features_BNC, mask_BN) @ linear(features_BNC, self.value.weight, self.value.bias)
+        value_BKR = linear(features_BNC, self.value.weight, self.value.bias)
+        gathered_BNR = (value_BKR.mT @ self._attention(features_BNC, mask_BN).mT).mT  # in the memory order of a map
         refined_BNC = features_BNC + linear(gathered_BNR, self.out.weight, self.out.bias)
         return Pooled(self.project_vector(generalised_mean(refined_BNC, self.power, mask_BN)), grid=grid)
 
