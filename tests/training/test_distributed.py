@@ -8,13 +8,21 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
+from sumpool.cli import train as cli
+from sumpool.data import load_dataset
+from sumpool.errors import InputError
 from sumpool.losses import LOSSES
+from sumpool.training import setup
+from sumpool.training.config import TrainConfig
+from sumpool.training.processes import Processes
 
 SCRIPT = Path(__file__).with_name("distributed_run.py")
 MORE = ("xbm", "zsr-gsp", "chunks", "ccp", "ccp-random", "everything")
@@ -109,3 +117,31 @@ def test_a_request_to_one_process_stops_both_after_the_same_step(tmp_path: Path)
     assert "stopped after step" in first
     assert second == ""
     assert all(json.loads(line)["problem"] >= 1 for line in (run / "metrics.jsonl").read_text().splitlines())
+
+
+def test_a_process_that_does_not_write_accepts_the_folder_the_first_has_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "config.yaml").write_text("")
+    second = Processes(1, 2, torch.device("cpu"))
+    monkeypatch.setattr("sumpool.training.processes.join", lambda device: second)
+    monkeypatch.setattr("sumpool.training.loop.Training", lambda config, run, processes: processes)
+    assert cli.start(tmp_path, TrainConfig("toy")) is second
+
+
+def join_batchnorms(count: int, device: str = "cpu", **settings: Any) -> list[nn.Module]:
+    config = TrainConfig("toy", backbone="tiny", pooling="gap", dim=4, **settings)
+    embedder = setup.create_embedder(config, load_dataset("toy", per_class=2))
+    setup.join_batchnorms(config, embedder, Processes(0, count, torch.device(device)))
+    return [module for module in embedder.train().modules() if isinstance(module, _BatchNorm)]
+
+
+def test_trained_batchnorms_see_the_whole_batch() -> None:
+    joined = join_batchnorms(2, "cuda", freeze_batchnorm=False, freeze=1)
+    assert [type(norm) for norm in joined] == [nn.SyncBatchNorm] * 3
+    assert [norm.training for norm in joined] == [False, True, True]
+    for norm in (*join_batchnorms(2), *join_batchnorms(1, freeze_batchnorm=False), *join_batchnorms(1, chunk=2)):
+        assert type(norm) is nn.BatchNorm2d
+    for count, chunk in ((2, 0), (1, 4)):
+        with pytest.raises(InputError, match="set freeze_batchnorm"):
+            join_batchnorms(count, freeze_batchnorm=False, chunk=chunk)

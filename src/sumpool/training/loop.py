@@ -38,6 +38,7 @@ class Training:
         self.config, self.run, self.processes = config, run, processes
         dataset = load_dataset(config.dataset, config.data_root, **config.data_settings)
         self.embedder = setup.create_embedder(config, dataset).to(processes.device)
+        setup.join_batchnorms(config, self.embedder, processes)
         self.data = setup.create_data(config, dataset, self.embedder.backbone.preprocessing)
         if config.cache is not None:
             self.embedder, self.data = use_features(config, self.embedder, self.data, processes)

@@ -4,6 +4,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import torch
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from sumpool.backbones import create_backbone
 from sumpool.data import (
@@ -47,6 +49,20 @@ def create_embedder(config: TrainConfig, dataset: Dataset) -> Embedder:
         backbone.preprocessing = replace(backbone.preprocessing, size=own.size, resize=own.resize)
     pooling = create_pooling(config.pooling, backbone.out_features, config.dim, **config.pooling_settings)
     return Embedder(backbone, pooling, config.normalize)
+
+
+def join_batchnorms(config: TrainConfig, embedder: Embedder, processes: Processes) -> None:
+    """Let every BatchNorm that is trained see the batch of all processes; refuse where it would see only a part."""
+    trained = any(isinstance(module, _BatchNorm) and module.training for module in embedder.train().modules())
+    if not trained or (processes.count == 1 and not config.chunk):
+        return
+    if config.chunk or processes.device.type != "cuda":
+        raise InputError(
+            "a BatchNorm is trained and would see a part of the batch only, with chunk or with several processes on a "
+            "CPU: set freeze_batchnorm and choose a pooling without BatchNorm"
+        )
+    nn.SyncBatchNorm.convert_sync_batchnorm(embedder)
+    embedder.backbone.freeze(config.freeze, config.freeze_batchnorm)  # what is frozen may be a new module
 
 
 def create_data(config: TrainConfig, dataset: Dataset, preprocessing: Preprocessing) -> Data:
