@@ -26,7 +26,7 @@ class TrainConfig:
         freeze: how many blocks of the backbone are not trained, or "all"
         checkpointing: recompute activations in the backward pass to save memory
         cache: folder where the local features of a backbone with freeze all are kept; they are computed once
-        cache_views: augmented views of each training image in the cache; 0 keeps one as in testing
+        cache_views: augmented views of each training image in the cache; 0 keeps one, transformed as in testing
         cache_dtype: "float32", or "float16" for half the size
         cache_gb: most gigabytes the cache may take; entries of other runs are removed, the longest unused first
         pooling: name of a pooling (`sumpool list poolings`)
