@@ -28,12 +28,10 @@ def run(args: argparse.Namespace) -> None:
     from sumpool.cli.data import setting
     from sumpool.data import CentreCrop, load_dataset
     from sumpool.embedder import Embedder
-    from sumpool.retrieval.scores import CLUSTERING, find_score
-    from sumpool.training.evaluate import score_dataset
+    from sumpool.training.evaluate import require_metrics, score_dataset
     from sumpool.training.processes import pick_device
 
-    for name in {*args.metrics} - {*CLUSTERING}:
-        find_score(name)  # a misspelt metric is refused before the images are embedded
+    require_metrics(args.metrics)
     device = pick_device(args.device)
     embedder = Embedder.load(model_folder(args.model)).to(device).eval()
     dataset = load_dataset(args.dataset, args.data_root, **dict(setting(text) for text in args.set))

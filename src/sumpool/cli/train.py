@@ -85,11 +85,13 @@ def start(folder: Path, config: TrainConfig, resume: bool = False) -> Any:
 
     processes = join(config.device)
     run = Run(folder, processes.writes)
-    if not resume and processes.writes:  # the others would find the folder that this one has just made
-        run.create(to_yaml(config))
+    if not resume:
+        run.require_new()
     training = Training(config, run, processes)
     if resume:
         training.resume()
+    else:  # only now, so that a mistake in the settings leaves no folder behind
+        run.create(to_yaml(config))
     return training
 
 

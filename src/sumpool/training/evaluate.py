@@ -1,5 +1,7 @@
 """Embed a dataset and score it."""
 
+from collections.abc import Iterable
+
 import torch
 import torch.distributed as dist
 from torch import Tensor
@@ -8,6 +10,7 @@ from sumpool.data import Dataset, InOrder, Loader
 from sumpool.data.progress import counted
 from sumpool.embedder import Embedder
 from sumpool.retrieval import Metrics, retrieval_metrics
+from sumpool.retrieval.scores import CLUSTERING, find_score
 
 
 def embed_dataset(
@@ -31,6 +34,13 @@ def _everyone(vectors: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
     dist.all_gather_object(parts, (vectors, rows))
     order = torch.cat([part[1] for part in parts]).argsort()
     return torch.cat([part[0] for part in parts])[order], torch.cat([part[1] for part in parts])[order]
+
+
+def require_metrics(names: Iterable[str]) -> None:
+    """Refuse a misspelt metric before images are embedded for it."""
+    for name in names:
+        if name not in CLUSTERING:
+            find_score(name)
 
 
 def score_dataset(embedder: Embedder, dataset: Dataset, metrics: tuple[str, ...], **loading: object) -> Metrics:

@@ -18,7 +18,7 @@ from sumpool.training.average import Average
 from sumpool.training.ccp import create_ccp
 from sumpool.training.checkpoint import load_state, random_state, restore_random_state, save_state
 from sumpool.training.config import TrainConfig
-from sumpool.training.evaluate import score_dataset
+from sumpool.training.evaluate import require_metrics, score_dataset
 from sumpool.training.features import use_features
 from sumpool.training.optimiser import create_optimizer, set_learning_rate
 from sumpool.training.processes import Processes, agreed, anyone, shared
@@ -36,6 +36,7 @@ class Training:
 
     def __init__(self, config: TrainConfig, run: Run, processes: Processes) -> None:
         self.config, self.run, self.processes = config, run, processes
+        require_metrics([config.score])
         dataset = load_dataset(config.dataset, config.data_root, **config.data_settings)
         self.embedder = setup.create_embedder(config, dataset).to(processes.device)
         setup.join_batchnorms(config, self.embedder, processes)

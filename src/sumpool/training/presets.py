@@ -11,7 +11,7 @@ from sumpool.registry import lookup
 
 # Losses that compare images with learned class proxies; CCP's proxies stand in for images and do not count.
 PROXY_LOSSES = ("original_proxy_nca", "proxy_nca", "proxy_anchor", "soft_triple", "normalized_softmax")
-GSP_POOLINGS = ("gsp", "gmp_gsp", "gem_gsp")
+GSP_POOLINGS = ("gsp", "gmp+gsp", "gem+gsp")
 
 COMMON: dict[str, Any] = {
     "weights": "pretrained",

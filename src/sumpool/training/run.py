@@ -43,10 +43,14 @@ class Run:
         self.folder, self.writes = folder, writes
         self.board = Board(folder / BOARD)
 
-    def create(self, config: str) -> None:
-        """Start a new folder with the configuration, as YAML; one that holds a run already is refused."""
-        if (self.folder / CONFIG).exists():
+    def require_new(self) -> None:
+        """Refuse a folder that holds a run already; only the process that writes looks, since it makes the folder."""
+        if self.writes and (self.folder / CONFIG).exists():
             raise InputError(f"{self.folder} holds a run already: choose another folder, or continue it with --resume")
+
+    def create(self, config: str) -> None:
+        """Start a new folder with the configuration, as YAML."""
+        self.require_new()
         if self.writes:
             self.folder.mkdir(parents=True, exist_ok=True)
             write_atomically(self.folder / ENVIRONMENT, (json.dumps(environment(), indent=1) + "\n").encode())

@@ -27,7 +27,8 @@ pre { overflow-x: auto; padding: .75rem; border: 1px solid var(--line); border-r
 
 def summary_page(name: str, score: str, entries: Sequence[dict[str, Any]], config: str, environment: str) -> str:
     """The page of a run; `score` names the metric that selects the model, `config` and `environment` are shown."""
-    best = next((entry for entry in reversed(entries) if score in entry and entry[score] == entry["best"]), {})
+    improved = [entry for entry in entries if score in entry and entry[score] == entry["best"]]
+    best = improved[-1] if improved else {}
     names = list(dict.fromkeys(key for entry in entries for key in entry if key not in ("step", "best")))
     numbers = [key for key in names if any(isinstance(entry.get(key), int | float) for entry in entries)]
     # The score first, then the other metrics, then what the training logged.
