@@ -4,12 +4,15 @@ BIN := .venv/bin
 # One busy neighbour makes spinning OpenMP threads many times slower; passive waiting costs nothing.
 export OMP_WAIT_POLICY := PASSIVE
 
-.PHONY: demo test setup check bench clean
+.PHONY: demo test test-slow setup check bench clean
 demo: setup
 	$(BIN)/sumpool study toy --out out/toy
 
 test: setup
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto -m "not slow"
+
+test-slow: setup
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto -m slow
 
 setup: .venv/ready
 

@@ -15,7 +15,7 @@ from benchmarks.measure import machine
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "benchmarks.md"
-BENCHMARKS = ["transport", "poolings", "step", "losses", "data", "retrieval"]
+BENCHMARKS = ["transport", "poolings", "step", "losses", "data", "retrieval", "training", "features"]
 
 
 def main() -> None:
