@@ -119,6 +119,13 @@ def test_curves_are_drawn_to_scale() -> None:
     assert curve("nothing", [(1, float("nan"))]) == ""
 
 
+def test_long_curves_are_thinned_but_keep_the_marked_point() -> None:
+    drawn = curve("loss", [(step, float(step)) for step in range(1, 5001)], mark=2345)
+    assert 300 < drawn.count("<circle") < 410
+    assert "step 2345: 2345" in drawn
+    assert "step 5000: 5000" in drawn
+
+
 def test_a_line_cut_short_is_left_out_and_later_ones_are_forgotten(tmp_path: Path) -> None:
     run = Run(tmp_path)
     run.create("score: map@r\n")
@@ -130,6 +137,15 @@ def test_a_line_cut_short_is_left_out_and_later_ones_are_forgotten(tmp_path: Pat
     run.forget_after(20)
     assert run.entries() == ENTRIES[:2]
     assert "last validation at step 20" in (tmp_path / "summary.html").read_text()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_a_full_disk_is_said_in_one_sentence(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.create("score: map@r\n")
+    (tmp_path / "metrics.jsonl").symlink_to("/dev/full")
+    with pytest.raises(InputError, match=r"cannot log in .*No space left"):
+        run.log(ENTRIES[0])
 
 
 def test_only_one_process_writes(tmp_path: Path) -> None:

@@ -6,13 +6,14 @@ from html import escape
 
 WIDTH, HEIGHT = 360, 200
 LEFT, RIGHT, TOP, BOTTOM = 56, 10, 10, 24
+MOST = 400
 
 Point = tuple[float, float]
 
 
 def curve(title: str, points: Sequence[Point], mark: float | None = None) -> str:
     """A figure with one curve; `mark` is the x of a point to emphasise."""
-    points = [(x, y) for x, y in points if math.isfinite(y)]
+    points = _thinned([(x, y) for x, y in points if math.isfinite(y)], mark)
     if not points:
         return ""
     xs, ys = [x for x, _ in points], [y for _, y in points]
@@ -38,6 +39,16 @@ def curve(title: str, points: Sequence[Point], mark: float | None = None) -> str
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)}">'
         f'{grid}{steps}<polyline points="{path}"/>{dots}</svg></figure>'
     )
+
+
+def _thinned(points: list[Point], mark: float | None) -> list[Point]:
+    """At most about `MOST` of the points, with the last and the marked one: more cannot be told apart."""
+    stride = -(-len(points) // MOST)
+    return [
+        point
+        for place, point in enumerate(points, start=1)
+        if place % stride == 0 or place == len(points) or point[0] == mark
+    ]
 
 
 def _scale(values: Sequence[float], start: float, end: float) -> Callable[[float], float]:

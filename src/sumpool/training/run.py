@@ -58,11 +58,17 @@ class Run:
 
     def log(self, entry: dict[str, Any]) -> None:
         """Append a line to the metrics, and bring the summary and TensorBoard up to date."""
-        if self.writes:
+        if not self.writes:
+            return
+        try:
             with open(self.folder / METRICS, "a") as file:
                 file.write(json.dumps(entry) + "\n")
             self.board.write(entry["step"], {name: value for name, value in entry.items() if name != "step"})
-            self.summarise()
+        except OSError as reason:
+            raise InputError(
+                f"cannot log in {self.folder}: {reason.strerror}; the last checkpoint is intact"
+            ) from reason
+        self.summarise()
 
     def summarise(self) -> None:
         """Write the summary page."""
