@@ -28,6 +28,8 @@ COMMANDS = {
 def main(argv: list[str] | None = None) -> int:
     """Run the command line; 0 on success, 2 on a user's mistake (printed as one sentence), 130 on Ctrl-C."""
     argv = sys.argv[1:] if argv is None else argv
+    # Read when PyTorch is loaded, later: with another busy process, spinning OpenMP threads are many times slower.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         return _dispatch(argv)
     except (InputError, FileNotFoundError, NotADirectoryError, PermissionError) as mistake:
