@@ -8,6 +8,7 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "src" / "sumpool"
 # Highest first. Parts on one line are of one layer.
 LAYERS = [
+    {"__main__"},
     {"cli", "app"},
     {"studies"},
     {"training", "evaluation"},

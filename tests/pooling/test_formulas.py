@@ -344,3 +344,12 @@ def test_batch_norm_of_solar_sees_only_what_counts() -> None:
     mask[:, :7] = True
     torch.testing.assert_close(pool(tokens, mask).vector, other(tokens[:, :7]).vector)
     torch.testing.assert_close(pool.query_norm.running_mean, other.query_norm.running_mean)
+
+
+def test_cells_of_gsop_average_what_counts() -> None:
+    """Where all places look alike, hiding some of a cell's places changes no gate."""
+    pool = build("gsop")
+    alike = torch.randn(2, 1, D, dtype=torch.float64).expand(-1, H * W, -1)
+    mask = torch.ones(2, H, W, dtype=torch.bool)
+    mask[:, 0, 0] = mask[:, 2, 2] = False
+    torch.testing.assert_close(pool._places(alike, mask.flatten(1), (H, W)), pool._places(alike, None, (H, W)))

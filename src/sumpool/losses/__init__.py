@@ -19,7 +19,6 @@ from sumpool.losses.centres import (
 from sumpool.losses.chain import WRAPPERS, create_loss, create_objective
 from sumpool.losses.circle import Circle
 from sumpool.losses.contrastive import Contrastive
-from sumpool.losses.distributed import gather
 from sumpool.losses.external import External, Mined
 from sumpool.losses.intra_batch import IntraBatch
 from sumpool.losses.lifted_structure import LiftedStructure
@@ -37,6 +36,7 @@ from sumpool.losses.proxy_nca import OriginalProxyNCA, ProxyNCA
 from sumpool.losses.soft_triple import SoftTriple
 from sumpool.losses.triplet import Triplet
 from sumpool.losses.zero_shot import ZeroShotPrediction
+from sumpool.ops.gather import gather
 
 LOSSES: dict[str, type[nn.Module]] = {
     "original_contrastive": OriginalContrastive,

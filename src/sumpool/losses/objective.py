@@ -9,9 +9,9 @@ from torch import Tensor, nn
 from sumpool.errors import InputError
 from sumpool.losses.centres import CentreRegulariser
 from sumpool.losses.checks import Classes, as_labels, checked
-from sumpool.losses.distributed import gather
 from sumpool.losses.proxies import ClassProxies
 from sumpool.losses.zero_shot import ZeroShotPrediction
+from sumpool.ops.gather import gather
 
 
 class Term(NamedTuple):

@@ -3,10 +3,9 @@
 Shape letters: B images, N local features, C backbone channels, D embedding channels.
 """
 
-import math
-
 from torch import Tensor
 
+from sumpool.pooling.gmp import global_max
 from sumpool.pooling.gsp import GSP
 
 
@@ -24,6 +23,5 @@ class GMPGSP(GSP):
         self, features_BNC: Tensor, features_BND: Tensor, weights_BN: Tensor, mask_BN: Tensor | None
     ) -> Tensor:
         """The weighted sum plus the projected maximum."""
-        visible_BNC = features_BNC if mask_BN is None else features_BNC.masked_fill(~mask_BN.unsqueeze(2), -math.inf)
         summed_BD = super().combined(features_BNC, features_BND, weights_BN, mask_BN)
-        return summed_BD + self.project_vector(visible_BNC.amax(1))
+        return summed_BD + self.project_vector(global_max(features_BNC, mask_BN))

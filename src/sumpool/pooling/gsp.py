@@ -8,10 +8,10 @@ Shape letters: B images, N local features, C backbone channels, D embedding chan
 import math
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 
 from sumpool.errors import InputError
+from sumpool.ops.gather import gather
 from sumpool.ops.k_center import greedy_k_center
 from sumpool.ops.transport import Transport, partial_transport
 from sumpool.pooling.base import Pooling, uniform_weights, weighted_sum
@@ -177,10 +177,7 @@ def collect(embeddings: Tensor, rows: Tensor, seen: Tensor, prototypes: Tensor) 
     start, capacity = int(seen), len(rows)
     if start >= capacity:
         return
-    if dist.is_available() and dist.is_initialized():
-        gathered = [torch.empty_like(embeddings) for _ in range(dist.get_world_size())]
-        dist.all_gather(gathered, embeddings.contiguous())
-        embeddings = torch.cat(gathered)
+    embeddings = gather(embeddings)
     stop = min(start + len(embeddings), capacity)
     rows[start:stop] = embeddings[: stop - start]
     seen.fill_(stop)

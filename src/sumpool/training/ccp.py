@@ -165,5 +165,5 @@ def create_ccp(
             raise InputError(f"ccp_settings has no {name!r}: {nearest(name, SETTINGS)}")
     preset = {"pool": lookup("preset", POOLS, config.preset)} if config.preset else {}
     assert objective.proxies is not None
-    draw = partial(embed_pool, embedder, train, seed=config.seed + 1, workers=config.workers, bad=config.bad_images)
+    draw = partial(embed_pool, embedder, train, seed=config.seed + 1, workers=config.readers, bad=config.bad_images)
     return CCP(embedder, objective.proxies, optimizer, draw, **preset | config.ccp_settings)
