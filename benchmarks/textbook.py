@@ -98,7 +98,8 @@ def gsop(x: Tensor, p: Any) -> Any:
 
 
 def unit_ball(vectors: Tensor) -> Tensor:
-    return vectors / vectors.norm(dim=-1, keepdim=True).clamp(min=1)
+    unit: Tensor = vectors / vectors.norm(dim=-1, keepdim=True).clamp(min=1)
+    return unit
 
 
 def prototype_cost(y: Tensor, p: Any) -> Tensor:
