@@ -112,8 +112,9 @@ class _Share(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         share_BN, rest_BN, mask_BN = ctx.saved_tensors
-        grad_u_BN, grad_mass_B1 = implicit_gradient(grads[0] - grads[1], share_BN, rest_BN, mask_BN)
-        return grad_u_BN, grad_mass_B1.sum_to_size(ctx.shape), None, None
+        with_mass = ctx.needs_input_grad[1]
+        grad_u_BN, grad_mass_B1 = implicit_gradient(grads[0] - grads[1], share_BN, rest_BN, mask_BN, with_mass)
+        return grad_u_BN, None if grad_mass_B1 is None else grad_mass_B1.sum_to_size(ctx.shape), None, None
 
 
 class _Fused(torch.autograd.Function):
@@ -124,9 +125,10 @@ class _Fused(torch.autograd.Function):
         ctx: Any, cost_BMN: Tensor, mass: Tensor, sharpness: Tensor, mask_BN: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor]:
         kernel_BMN, total_BN, u_BN = _kernel(cost_BMN, sharpness)
-        share_BN, rest_BN = (part.to(cost_BMN.dtype) for part in solve_shares(u_BN, mass, mask_BN, cost_BMN.dtype))
+        shares = solve_shares(u_BN, _number(mass), mask_BN, cost_BMN.dtype)
+        share_BN, rest_BN = (part.to(cost_BMN.dtype) for part in shares)
         n = count(share_BN, mask_BN)
-        weights_BN = share_BN / (n * _beside(mass, share_BN))
+        weights_BN = share_BN / (n * _number(_beside(mass, share_BN)))
         # The vector on the left: as a matrix-vector product the same is several times slower on CPUs.
         attributes_BM = torch.bmm((weights_BN / total_BN)[:, None, :], kernel_BMN.mT)[:, 0]
         ctx.set_materialize_grads(False)
@@ -140,7 +142,7 @@ class _Fused(torch.autograd.Function):
             return (*_composed_gradient((cost_BMN, mass, sharpness), mask_BN, grads), None)
         grad_weights_BN, grad_attributes_BM, grad_residual_BN = grads
         n = count(share_BN, mask_BN)
-        moved = n * _beside(mass, share_BN)
+        moved = n * _number(_beside(mass, share_BN))
         weights_BN = share_BN / moved
         grad_BN = torch.zeros_like(share_BN) if grad_weights_BN is None else grad_weights_BN
         mean_BN = torch.zeros_like(share_BN)  # Σ_i softmax_ij ∂L/∂z_i
@@ -150,13 +152,14 @@ class _Fused(torch.autograd.Function):
         grad_share_BN = grad_BN / moved
         if grad_residual_BN is not None:
             grad_share_BN = grad_share_BN - grad_residual_BN / n
-        grad_u_BN, grad_mass_B1 = implicit_gradient(grad_share_BN, share_BN, rest_BN, mask_BN)
+        with_mass = ctx.needs_input_grad[1]
+        grad_u_BN, grad_mass_B1 = implicit_gradient(grad_share_BN, share_BN, rest_BN, mask_BN, with_mass)
         grad_mass = grad_sharpness = None
-        if ctx.needs_input_grad[1]:
+        if grad_mass_B1 is not None:
             grad_mass_B1 = grad_mass_B1 - (grad_BN * weights_BN).sum(1, keepdim=True) / mass
             grad_mass = grad_mass_B1.sum_to_size(mass.shape)
         # ∂L/∂(−ε c_ij) = softmax_ij (p_j ∂L/∂z_i + slope_j). Unless it is needed as it is, −ε goes into small arrays.
-        factor = -_beside(sharpness, kernel_BMN)
+        factor = -_number(_beside(sharpness, kernel_BMN))
         early = factor if not ctx.needs_input_grad[2] else 1
         slope_B1N = early * ((grad_u_BN - weights_BN * mean_BN) / total_BN)[:, None, :]
         if grad_attributes_BM is None:
@@ -183,7 +186,8 @@ def _composed_gradient(
 
 def _kernel(cost_BMN: Tensor, sharpness: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """e^{−ε c}, possibly scaled per feature; its sum over prototypes; and the logarithm u of the unscaled sum, wide."""
-    kernel_BMN = torch.mul(cost_BMN, -_beside(sharpness, cost_BMN)).exp_()
+    factor = -_number(_beside(sharpness, cost_BMN))
+    kernel_BMN = torch.mul(cost_BMN, factor).exp_()
     total_BN = kernel_BMN.sum(1)
     limits = torch.finfo(total_BN.dtype)
     low, high = torch.aminmax(total_BN)
@@ -191,7 +195,7 @@ def _kernel(cost_BMN: Tensor, sharpness: Tensor) -> tuple[Tensor, Tensor, Tensor
         return kernel_BMN, total_BN, wide(total_BN).log()
     # Some sum left the range of the dtype: take each feature's smallest cost as its origin.
     floor_B1N = cost_BMN.amin(1, keepdim=True)
-    kernel_BMN = torch.sub(cost_BMN, floor_B1N).mul_(-_beside(sharpness, cost_BMN)).exp_()
+    kernel_BMN = torch.sub(cost_BMN, floor_B1N).mul_(factor).exp_()
     total_BN = kernel_BMN.sum(1)
     return kernel_BMN, total_BN, wide(total_BN).log() - sharpness * wide(floor_B1N[:, 0])
 
@@ -199,7 +203,12 @@ def _kernel(cost_BMN: Tensor, sharpness: Tensor) -> tuple[Tensor, Tensor, Tensor
 def _setting(value: float | Tensor, cost_BMN: Tensor) -> Tensor:
     """A number as a wide scalar, one number per image as a wide (B,1)."""
     tensor = wide(torch.as_tensor(value, dtype=None if isinstance(value, Tensor) else torch.float64))
-    return tensor.to(cost_BMN.device).reshape(() if tensor.numel() == 1 else (-1, 1))
+    return tensor.reshape(()) if tensor.numel() == 1 else tensor.to(cost_BMN.device).reshape(-1, 1)
+
+
+def _number(setting: Tensor) -> float | Tensor:
+    """A scalar as a Python number, which costs an operation less wherever it is used; anything else as it is."""
+    return setting.item() if setting.dim() == 0 and setting.device.type == "cpu" else setting
 
 
 def _beside(setting: Tensor, tensor: Tensor) -> Tensor:
