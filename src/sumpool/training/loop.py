@@ -1,5 +1,6 @@
 """The training loop: step, validate, keep the best, stop early; every state of it can be saved and continued."""
 
+import math
 import time
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -112,6 +113,8 @@ class Training:
         names = (*METRICS, config.score) if config.score not in METRICS else METRICS
         metrics = score_dataset(model, self.data.validation, names, workers=config.readers, bad=config.bad_images)
         score = agreed(metrics[config.score], self.processes.device)
+        if math.isnan(score):
+            raise InputError(f"{self.data.validation!r} gives no {config.score}: no image has another of its class")
         improved = score > self.best_score + config.min_delta
         self.stale, self.flat = (0, 0) if improved else (self.stale + 1, self.flat + 1)
         if improved:
