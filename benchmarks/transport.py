@@ -8,11 +8,11 @@ difference from a float64 solution, relative to the largest entry, of the weight
 Ratios above 1 mean that ours is faster, or smaller in memory.
 
 Aim: at mass 0.3 at least 2× faster than "closed" and 4× than "unrolled"; at mass 0.9 at least 10× faster than
-"converged". On one thread the first holds on every size; on two threads single sizes fall below it in some runs (down to
-1.7×), because each of the seven passes over (B,M,N) wakes a sleeping thread. The last aim is missed: to 1e-6 the
-iteration needs 128 to 181 steps there (it converges like μᵏ), not thousands, and both pay for the same exponentials. What
-bounds ours: at the smallest size some ninety operations on small arrays at 5 to 10 µs each; at the largest the
-exponential of (B,M,N) (1.4 ms of about 3.5 on one thread) and the page faults of two arrays of that size.
+"converged". The first two hold on nearly every row; single rows fall to 1.7× and 3.6× in some runs, mostly on two
+threads, where each of the seven passes over (B,M,N) wakes a sleeping thread. The last is missed: to 1e-6 the iteration
+needs 128 to 181 steps there (it converges like μᵏ), not thousands, and both pay for the same exponentials. What bounds
+ours: at the smallest size some ninety operations on small arrays at 5 to 10 µs each; at the largest the exponential of
+(B,M,N) (1.4 ms of about 3.5 on one thread) and the page faults of two arrays of that size.
 """
 
 from collections.abc import Callable
