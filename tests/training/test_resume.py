@@ -128,6 +128,16 @@ def test_a_loss_that_is_not_finite_stops_with_the_last_checkpoint_kept(
     )
 
 
+def test_a_validation_set_without_pairs_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from sumpool.training import loop
+
+    monkeypatch.setattr(loop, "score_dataset", lambda *a, **k: dict.fromkeys(loop.METRICS, float("nan")))
+    assert main(["train", *FLAGS, "--out", str(tmp_path / "run")]) == 2
+    assert "gives no map@r: no image has another of its class" in capsys.readouterr().err
+
+
 def test_a_full_disk_leaves_the_old_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from sumpool.errors import InputError
     from sumpool.training import checkpoint
