@@ -174,7 +174,8 @@ def average(features_BNC: Tensor, mask_BN: Tensor | None) -> Tensor:
 def count(features_BNC: Tensor, mask_BN: Tensor | None) -> Tensor:
     """How many features count, (B,1)."""
     if mask_BN is None:
-        return torch.full_like(features_BNC[:, :1, 0], features_BNC.shape[1])
+        # Not a slice [:, :1]: an exported graph cannot know that it has one element.
+        return features_BNC.new_full((features_BNC.shape[0], 1), features_BNC.shape[1])
     return mask_BN.sum(1, keepdim=True)
 
 
