@@ -76,6 +76,6 @@ def test_a_closed_pipe_is_no_error() -> None:
 def test_toy_study_shows_the_claim(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["study", "toy", "--out", str(tmp_path)]) == 0
     shown = capsys.readouterr().out
-    assert "linear program, μ = 0.2      informative pixels kept 20 of 50" in shown
-    assert "entropy, μ = 0.2, ε = 5      informative pixels kept 50 of 50" in shown
-    assert {path.name for path in tmp_path.iterdir()} == {"toy.png", "results.json"}
+    assert "| linear program, μ = 0.2 | 50 | 20 |" in shown
+    assert "| entropy, μ = 0.2, ε = 5 | 50 | 50 |" in shown
+    assert {path.name for path in tmp_path.iterdir()} == {"toy.png", "results.json", "README.md"}

@@ -9,11 +9,10 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from sumpool.cli.train import to_yaml
 from sumpool.losses import LOSSES
-from sumpool.training.config import TrainConfig
+from sumpool.training.config import TrainConfig, to_yaml
 from sumpool.training.loop import Training
-from sumpool.training.processes import Processes, join, leave
+from sumpool.training.processes import Processes, end, join, leave
 from sumpool.training.run import Run
 from sumpool.types import Batch
 
@@ -88,6 +87,7 @@ def main() -> None:
             save_file({key: value.clone() for key, value in state.items()}, folder / f"{name}.safetensors")
     finally:
         leave()
+    end(0)
 
 
 if __name__ == "__main__":

@@ -9,12 +9,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from sumpool.cli.train import to_yaml
 from sumpool.errors import InputError
 from sumpool.losses import LOSSES, PairLoss
 from sumpool.training.ccp import CCP, select
 from sumpool.training.checkpoint import load_state
-from sumpool.training.config import TrainConfig
+from sumpool.training.config import TrainConfig, to_yaml
 from sumpool.training.loop import Training
 from sumpool.training.processes import Processes
 from sumpool.training.proxy_pool import Pool, by_class

@@ -6,9 +6,9 @@ import pytest
 import yaml
 
 from sumpool.cli import main
-from sumpool.cli.train import parse, to_yaml
+from sumpool.cli.train import parse
 from sumpool.errors import InputError
-from sumpool.training.config import TrainConfig
+from sumpool.training.config import TrainConfig, to_yaml
 
 TINY = [
     *("toy", "--backbone", "tiny", "--dim", "4", "--loss", "zsr/contrastive", "--lr", "0.01", "--device", "cpu"),

@@ -16,13 +16,13 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from sumpool.cli import train as cli
 from sumpool.data import load_dataset
 from sumpool.errors import InputError
 from sumpool.losses import LOSSES
 from sumpool.training import setup
 from sumpool.training.config import TrainConfig
 from sumpool.training.processes import Processes
+from sumpool.training.start import start as start_run
 
 SCRIPT = Path(__file__).with_name("distributed_run.py")
 MORE = ("xbm", "zsr-gsp", "chunks", "ccp", "ccp-random", "everything")
@@ -101,7 +101,7 @@ BATCH = ["--augment", "shift", "--classes-per-batch", "2", "--images-per-class",
 
 
 def commands(port: int, *arguments: str) -> list[subprocess.Popen[str]]:
-    command = ["-c", "import sys; from sumpool.cli import main; sys.exit(main(sys.argv[1:]))", "train", *arguments]
+    command = ["-m", "sumpool", "train", *arguments]
     return [start(rank, 2, port, command) for rank in (0, 1)]
 
 
@@ -124,9 +124,9 @@ def test_a_process_that_does_not_write_accepts_the_folder_the_first_has_made(
 ) -> None:
     (tmp_path / "config.yaml").write_text("")
     second = Processes(1, 2, torch.device("cpu"))
-    monkeypatch.setattr("sumpool.training.processes.join", lambda device: second)
-    monkeypatch.setattr("sumpool.training.loop.Training", lambda config, run, processes: processes)
-    assert cli.start(tmp_path, TrainConfig("toy")) is second
+    monkeypatch.setattr("sumpool.training.start.join", lambda device: second)
+    monkeypatch.setattr("sumpool.training.start.Training", lambda config, run, processes: processes)
+    assert start_run(tmp_path, TrainConfig("toy")) is second
 
 
 def join_batchnorms(count: int, device: str = "cpu", **settings: Any) -> list[nn.Module]:

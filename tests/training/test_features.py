@@ -17,11 +17,10 @@ from PIL import Image
 from safetensors.torch import load_file, save_file
 
 from sumpool.backbones import create_backbone
-from sumpool.cli.train import to_yaml
 from sumpool.data import Draw
 from sumpool.embedder import Embedder
 from sumpool.errors import InputError
-from sumpool.training.config import TrainConfig
+from sumpool.training.config import TrainConfig, to_yaml
 from sumpool.training.feature_store import FEATURES, ROWS, FeatureStore, stamp
 from sumpool.training.loop import Training
 from sumpool.training.processes import Processes

@@ -78,11 +78,12 @@ def _train(settings: dict[str, Any], point: dict[str, Any], folder: Path) -> flo
     """One trial, continued if it was begun before."""
     from sumpool.training.config import TrainConfig
     from sumpool.training.space import put
+    from sumpool.training.start import start
     from sumpool.training.sweep import RunError
 
     print(f"{folder.name}: {', '.join(f'{name} {_short(value)}' for name, value in point.items())}", flush=True)
     config = TrainConfig.from_dict(put(settings, point))
-    training = train.start(folder, config, resume=(folder / "config.yaml").exists())
+    training = start(folder, config, resume=(folder / "config.yaml").exists())
     try:
         training.fit()
     except InputError as reason:

@@ -3,7 +3,7 @@
 import re
 import time
 from argparse import ArgumentError, Namespace
-from dataclasses import asdict, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from jsonargparse import ArgumentParser, get_loader
 
 from sumpool.errors import InputError
 from sumpool.registry import nearest
-from sumpool.training.config import TrainConfig
+from sumpool.training.config import TrainConfig, to_yaml
 from sumpool.training.presets import PROTOCOLS, protocol_settings
 
 OWN = ("out", "resume", "config", "protocol", "print_config")
@@ -67,6 +67,7 @@ def run(args: Namespace) -> None:
         print(to_yaml(config), end="")
         return
     from sumpool.training.processes import leave
+    from sumpool.training.start import start
 
     try:
         training = start(folder, config, resume=bool(args.resume))
@@ -75,30 +76,6 @@ def run(args: Namespace) -> None:
             print(_ending(training))
     finally:
         leave()
-
-
-def start(folder: Path, config: TrainConfig, resume: bool = False) -> Any:
-    """The `Training` of a new folder, or of one to continue; its `fit` trains."""
-    from sumpool.training.loop import Training
-    from sumpool.training.processes import join
-    from sumpool.training.run import Run
-
-    processes = join(config.device)
-    run = Run(folder, processes.writes)
-    if not resume:
-        run.require_new()
-    training = Training(config, run, processes)
-    if resume:
-        training.resume()
-    else:  # only now, so that a mistake in the settings leaves no folder behind
-        run.create(to_yaml(config))
-    return training
-
-
-def to_yaml(config: TrainConfig) -> str:
-    """The complete configuration as a file for `--config`."""
-    values = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(config).items()}
-    return yaml.safe_dump(values, sort_keys=False, allow_unicode=True)
 
 
 def read_yaml(text: str, source: str) -> Any:

@@ -1,10 +1,8 @@
 """Studies: one file per figure or table of the texts."""
 
-from collections.abc import Callable
-from pathlib import Path
-
+from sumpool.studies.base import Study
 from sumpool.studies.toy import toy
 
-STUDIES: dict[str, Callable[[Path], None]] = {
+STUDIES: dict[str, Study] = {
     "toy": toy,
 }

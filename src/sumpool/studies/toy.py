@@ -1,6 +1,6 @@
 """Toy map: which pixels the linear program and the entropic problem keep (figure 1 of the paper, 5.2 of the thesis).
 
-Command: `sumpool study toy --out out/toy` (two seconds). Writes `toy.png` and `results.json`.
+Command: `sumpool study toy --out out/toy` (two seconds).
 
 Setting: a 10×10 map of RGB features with a 5×5 reddish and a 5×5 bluish block on green; prototypes red and blue. Half
 of the map is informative, but only the fraction μ = 0.2 is asked for.
@@ -11,7 +11,6 @@ Measured: the linear program keeps 20 of the 50 informative pixels and drops 30;
 least half of an equal share of the informative half, and together they hold 99 % of the weight.
 """
 
-import json
 from pathlib import Path
 
 import torch
@@ -21,30 +20,34 @@ from sumpool.errors import InputError
 from sumpool.ops.transport import partial_transport
 from sumpool.ops.transport_reference import linear_program
 from sumpool.pooling.gsp import prototype_cost
+from sumpool.studies.base import Call, Outcome, markdown_table
 
 SIDE, BLOCK = 10, 5
 MASS, SHARPNESS = 0.2, 5.0
 
 
-def toy(out: Path) -> None:
+def toy(call: Call) -> Outcome:
     """Toy map: the linear program drops informative pixels, entropy keeps them (figure 1 / 5.2)."""
     features, informative = toy_map()
     cost = prototype_cost(features.reshape(1, -1, 3), torch.eye(3)[[0, 2]])
+    linear, entropic = linear_program(cost, MASS).weights, partial_transport(cost, MASS, SHARPNESS).weights
     weights = {
         "average pooling": torch.full((SIDE, SIDE), 1 / SIDE**2),
-        f"linear program, μ = {MASS}": linear_program(cost, MASS).weights.reshape(SIDE, SIDE),
-        f"entropy, μ = {MASS}, ε = {SHARPNESS:g}": partial_transport(cost, MASS, SHARPNESS).weights.reshape(SIDE, SIDE),
+        f"linear program, μ = {MASS}": linear.reshape(SIDE, SIDE),
+        f"entropy, μ = {MASS}, ε = {SHARPNESS:g}": entropic.reshape(SIDE, SIDE),
     }
     results = {name: summary(values, informative) for name, values in weights.items()}
-    out.mkdir(parents=True, exist_ok=True)
-    (out / "results.json").write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
-    draw(features, weights, out / "toy.png")
-    for name, numbers in results.items():
-        print(
-            f"{name:<28} informative pixels kept {numbers['informative kept']:>2} of {numbers['informative']}, "
-            f"weight on them {numbers['weight on informative']:.2f}"
-        )
-    print(f"wrote {out / 'toy.png'} and {out / 'results.json'}")
+    draw(features, weights, call.out / "toy.png")
+    _, dropping, keeping = results.values()
+    as_claimed = dropping["informative kept"] < dropping["informative"] == keeping["informative kept"]
+    body = markdown_table([{"pooling": name, **numbers} for name, numbers in results.items()])
+    return Outcome(
+        dict(results),
+        f"![the map and the pooling weights](toy.png)\n\n{body}",
+        "reproduced" if as_claimed else "not reproduced",
+        f"The linear program keeps {dropping['informative kept']} of the {dropping['informative']} informative pixels, "
+        f"the entropic problem {keeping['informative kept']}.",
+    )
 
 
 def toy_map(seed: int = 0) -> tuple[Tensor, Tensor]:

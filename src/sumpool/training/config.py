@@ -1,7 +1,9 @@
 """Everything that decides a training run, in one record: what `config.yaml` in a run folder holds."""
 
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
+
+import yaml
 
 from sumpool.errors import InputError
 from sumpool.registry import nearest
@@ -151,3 +153,9 @@ class TrainConfig:
                 raise InputError(f"unknown setting {key!r}: {nearest(key, known)}")
         tuples = {key: tuple(value) for key, value in values.items() if isinstance(value, list)}
         return cls(**{**values, **tuples})
+
+
+def to_yaml(config: TrainConfig) -> str:
+    """The complete configuration as a file for `sumpool train --config`."""
+    values = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(config).items()}
+    return yaml.safe_dump(values, sort_keys=False, allow_unicode=True)

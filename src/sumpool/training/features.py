@@ -1,7 +1,7 @@
 """Train on a frozen backbone's local features, computed once: only pooling and loss run in a step."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -74,24 +74,31 @@ def use_features(
     config: TrainConfig, embedder: Embedder, data: Data, processes: Processes
 ) -> tuple[FromFeatures, Data]:
     """The model and the data of a run with a cache; what the cache lacks is computed now, shared by the processes."""
+    if not config.cache_views:
+        data = data._replace(train=data.train.transformed(CentreCrop(embedder.backbone.preprocessing)))
+    views = (max(config.cache_views, 1), 1)
+    sets = cached(config, embedder.backbone, data, views, processes)
+    return FromFeatures(embedder.backbone, embedder.pooling, embedder.normalize), Data(*sets)
+
+
+def cached(
+    config: TrainConfig, backbone: Backbone, parts: Sequence[Dataset], views: Sequence[int], processes: Processes
+) -> list[FeatureSet]:
+    """The features of some datasets with a transform, each with so many views; what is missing is computed."""
     assert config.cache is not None
-    backbone, cache = embedder.backbone, Path(config.cache)
     if any(parameter.requires_grad for parameter in backbone.parameters()):
         raise InputError(f"freeze all leaves parts of {config.backbone} trainable: it cannot be used with a cache")
-    if not config.cache_views:
-        data = data._replace(train=data.train.transformed(CentreCrop(backbone.preprocessing)))
+    cache = Path(config.cache)
     described = describe_backbone(backbone), feature_shape(backbone, processes.device), config.cache_dtype
-    views = max(config.cache_views, 1), 1
-    stores = [create_store(cache, part, count, *described) for part, count in zip(data, views, strict=True)]
+    stores = [create_store(cache, part, count, *described) for part, count in zip(parts, views, strict=True)]
     if processes.writes:
         make_room(cache, stores, config.cache_gb)
         for store in stores:
             store.reserve()
     _wait()
-    for store, part in zip(stores, data, strict=True):
+    for store, part in zip(stores, parts, strict=True):
         fill(store, part, backbone, config, processes)
-    sets = [feature_set(part, store, config.seed) for part, store in zip(data, stores, strict=True)]
-    return FromFeatures(backbone, embedder.pooling, embedder.normalize), Data(*sets)
+    return [feature_set(part, store, config.seed) for part, store in zip(parts, stores, strict=True)]
 
 
 def describe_backbone(backbone: Backbone) -> str:

@@ -1,0 +1,86 @@
+"""One training of a comparison: trained to the end, and its test images embedded, whatever happened before.
+
+test.safetensors in the run folder holds the test embeddings: single scores, ensembles and examples come from them.
+"""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from sumpool.data import CentreCrop, Dataset, load_dataset
+from sumpool.embedder import Embedder
+from sumpool.retrieval import Metrics, retrieval_metrics
+from sumpool.training.config import TrainConfig
+from sumpool.training.evaluate import embed_dataset
+from sumpool.training.features import FromFeatures, cached
+from sumpool.training.loop import METRICS
+from sumpool.training.processes import Processes
+from sumpool.training.run import BEST, CONFIG
+from sumpool.training.start import start
+
+TEST = "test.safetensors"
+
+
+class Embedded(NamedTuple):
+    """The embeddings (N,D) of the test images, their labels, and which of them are queries and gallery."""
+
+    vectors: Tensor
+    labels: Tensor
+    query: Tensor
+    gallery: Tensor
+
+    def metrics(self, names: tuple[str, ...] = METRICS) -> Metrics:
+        """Retrieval scores of the queries."""
+        if bool(self.query.all()):
+            return retrieval_metrics(self.vectors, self.labels, metrics=names)
+        queries, gallery = (part[self.query] for part in self[:2]), (part[self.gallery] for part in self[:2])
+        return retrieval_metrics(*queries, *gallery, metrics=names)
+
+
+def run_trial(config: TrainConfig, folder: Path) -> Embedded:
+    """Train in the folder, continue what was begun there, or take what is complete; then embed the test images.
+
+    A request to stop ends the training with its state saved and raises KeyboardInterrupt, so that nothing follows.
+    """
+    if not (folder / TEST).exists():
+        training = start(folder, config, resume=(folder / CONFIG).exists())
+        training.fit()
+        if training.interrupted:
+            raise KeyboardInterrupt
+        save_embedded(embed_test(config, folder, training.processes), folder)
+    return load_embedded(folder)
+
+
+def embed_test(config: TrainConfig, folder: Path, processes: Processes) -> Embedded:
+    """The test images through the best model of a run."""
+    embedder = Embedder.load(folder / BEST).requires_grad_(False).to(processes.device)
+    test = prepared_test(config, embedder)
+    if config.cache is not None:
+        (test,) = cached(config, embedder.backbone, [test], [1], processes)
+        embedder = FromFeatures(embedder.backbone, embedder.pooling, embedder.normalize)
+    vectors, rows = embed_dataset(embedder, test, workers=config.readers, bad=config.bad_images)
+    roles = [test.records[int(row)].role for row in rows]
+    query = torch.tensor([role != "gallery" for role in roles])
+    gallery = torch.tensor([role != "query" for role in roles])
+    return Embedded(vectors, test.labels[rows], query, gallery)
+
+
+def prepared_test(config: TrainConfig, embedder: Embedder) -> Dataset:
+    """The test part of a run's dataset, as its model sees it."""
+    test = load_dataset(config.dataset, config.data_root, **config.data_settings).split("test")
+    return test.transformed(CentreCrop(embedder.backbone.preprocessing))
+
+
+def save_embedded(embedded: Embedded, folder: Path) -> None:
+    """Write the file; it appears complete or not at all."""
+    unfinished = folder / f"{TEST}.part"
+    save_file({name: part.cpu().contiguous() for name, part in embedded._asdict().items()}, unfinished)
+    unfinished.replace(folder / TEST)
+
+
+def load_embedded(folder: Path) -> Embedded:
+    """The embeddings that `run_trial` left in a run folder."""
+    return Embedded(**load_file(folder / TEST))

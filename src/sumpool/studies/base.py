@@ -1,0 +1,107 @@
+"""What all studies share: how they are called, and what they leave behind.
+
+A study is a function `study(call) -> Outcome` in a file of its own, with the command, the claim of the text, the
+setting and what was measured at the head of that file. `run_study` calls it and writes, next to the study's figures,
+
+results.json   the numbers: per method `{"map@r": {"mean": …, "ci95": [low, high]}, …}` and `"difference"` likewise
+README.md      one page: the head of the file, the result, the verdict, command and duration
+"""
+
+import inspect
+import json
+import os
+import platform
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import torch
+
+from sumpool.errors import InputError
+
+SCALES = ("smoke", "cpu", "paper")
+Verdict: TypeAlias = Literal["reproduced", "partly reproduced", "not reproduced"]
+
+
+@dataclass(frozen=True)
+class Call:
+    """How a study is called: its size, where it writes, where data lies, and how many trainings run side by side."""
+
+    scale: str
+    out: Path
+    data_root: str | None = None
+    jobs: int = 1
+
+    def __post_init__(self) -> None:
+        if self.scale not in SCALES:
+            raise InputError(f"scale must be one of {', '.join(SCALES)}, got {self.scale!r}")
+
+    def pick(self, smoke: Any, cpu: Any, paper: Any) -> Any:
+        """What belongs to the scale."""
+        return {"smoke": smoke, "cpu": cpu, "paper": paper}[self.scale]
+
+
+class Outcome(NamedTuple):
+    """What a study found: numbers, a page body in Markdown (tables, figures), and how that compares with the claim."""
+
+    results: dict[str, Any]
+    body: str
+    verdict: Verdict
+    reason: str
+
+
+Study: TypeAlias = Callable[[Call], Outcome]
+
+
+def run_study(study: Study, call: Call) -> Outcome:
+    """Run a study; write its numbers and its page."""
+    call.out.mkdir(parents=True, exist_ok=True)
+    started = time.perf_counter()
+    outcome = study(call)
+    seconds = time.perf_counter() - started
+    about = {"scale": call.scale, "seconds": round(seconds), "verdict": outcome.verdict}
+    text = json.dumps({**outcome.results, **about}, indent=1, ensure_ascii=False, allow_nan=False)
+    (call.out / "results.json").write_text(text + "\n")
+    (call.out / "README.md").write_text(page(study, call.scale, outcome, seconds))
+    return outcome
+
+
+def page(study: Study, scale: str, outcome: Outcome, seconds: float) -> str:
+    """The page of a study: what its file says at the head, then what this run found."""
+    title, _, head = inspect.cleandoc(inspect.getmodule(study).__doc__ or "").partition("\n")
+    machine = f"{os.cpu_count()} cores, {platform.machine()}, PyTorch {torch.__version__.split('+')[0]}"
+    return f"""# {title}
+
+{head.strip()}
+
+## Result at scale `{scale}`
+
+{outcome.body.strip()}
+
+**Verdict: {outcome.verdict}.** {outcome.reason}
+
+This run took {duration(seconds)} ({machine}); its numbers are in [results.json](results.json).
+"""
+
+
+def duration(seconds: float) -> str:
+    """Seconds for people.
+
+    >>> duration(42), duration(3700)
+    ('42 s', '62 min')
+    """
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+
+
+def markdown_table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Rows of one form as a Markdown table.
+
+    >>> print(markdown_table([{"method": "GAP", "map@r": 0.25}]))
+    | method | map@r |
+    |---|---|
+    | GAP | 0.25 |
+    """
+    lines = [list(rows[0]), ["---"] * len(rows[0]), *[[str(value) for value in row.values()] for row in rows]]
+    return "\n".join(f"| {' | '.join(line)} |" if line[0] != "---" else f"|{'|'.join(line)}|" for line in lines)
