@@ -25,7 +25,7 @@ def summarise(runs: Runs, baseline: str, candidate: str, metrics: tuple[str, ...
     classes = first.labels[first.query].numpy()
     scores = {name: per_query(some, metrics) for name, some in runs.items()}
     means = {name: {m: estimate(values[m], classes).json() for m in metrics} for name, values in scores.items()}
-    pair = scores[baseline], scores[candidate]
+    pair = scores[candidate], scores[baseline]
     differences = {m: compare(pair[0][m], pair[1][m], classes).difference.json() for m in metrics}
     return {**means, "difference": differences}
 
