@@ -1,26 +1,25 @@
-r"""Means with valid intervals, and comparisons, when many scores come from few trainings.
+r"""Means with valid intervals, and comparisons, where many scores come from few trainings.
 
-Scores have shape (R_1, …, R_F, Q): collection (i_1, …, i_F) takes repeat i_f of the training of fold f and has one
-score per query. The collections share trainings, so their standard deviation (the published ±) is no confidence interval.
-Here trainings and queries, or whole classes of queries, are resampled:
+Scores have shape (R_1, …, R_F, Q): collection (i_1, …, i_F) takes repeat i_f of the training on fold f and has one
+score per query. Collections share trainings, so their standard deviation, the published ±, is no confidence interval.
+Here trainings and queries (or whole classes of queries) are resampled, and the interval is
 
-.. math::  \bar s \pm t_\nu \sqrt{V_{trainings} + V_{queries} - V_{both}}
+.. math:: \bar s \pm t_\nu \sqrt V, \qquad V = V_{trainings} + V_{queries} - V_{both}.
 
-with one variance per unit that was drawn at random; docs/math/statistics.md derives it and gives the measured coverage.
-An axis of length 1 adds nothing: its variance cannot be estimated, and the interval holds for that one training only.
+It is meant for new trainings on the same folds and new queries (classes) from the same population. Where there is only
+one training per fold, or only one query (class), that part is unknown and left out. Derivation, measured coverage and
+advice on clusters: docs/math/statistics.md.
 """
 
-from itertools import combinations
+import math
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sumpool.errors import InputError
+from sumpool.evaluation.resampling import Array, Effects, split, variance
 from sumpool.evaluation.student import critical, two_sided
-
-Array = NDArray[np.float64]
-CHUNK = 1 << 22  # numbers of resampling weights held at once: 32 MB
 
 
 class Estimate(NamedTuple):
@@ -30,12 +29,12 @@ class Estimate(NamedTuple):
     low: float
     high: float
     std: float
-    """Population standard deviation of the collections' means, as published; it is no confidence interval."""
+    """Population standard deviation of the collections' means, as published; not a confidence interval."""
     repeats: int = 1
     """Fewest trainings of a fold; at 1 the interval reflects the queries only."""
 
     def json(self) -> dict[str, object]:
-        """The form in which results are stored."""
+        """The form results are stored in, at the default level."""
         return {"mean": self.mean, "ci95": [self.low, self.high]}
 
 
@@ -43,26 +42,15 @@ class Comparison(NamedTuple):
     """Method a against method b on the same queries."""
 
     difference: Estimate
-    """Of a − b: positive when a scores higher."""
+    """Of a − b, positive where a scores higher; its std is over all pairs of a collection of a and one of b."""
     p: float
     """Two-sided; below 1 − level exactly when the interval of the difference excludes 0."""
     effect: float
-    """Cohen's d_z: the difference in standard deviations of the paired differences between classes (or queries)."""
-
-
-class _Method(NamedTuple):
-    """Scores of K units (classes or queries) split into trainings."""
-
-    means: Array
-    """(R_1, …, R_F) score of each collection."""
-    units: Array
-    """(K,) contribution of each unit, averaged over collections; its mean is the method's score."""
-    effects: list[Array]
-    """Per fold (R_f, K): what choosing this repeat changes for each unit."""
+    """Cohen's d_z: the difference over the standard deviation of the paired differences of the classes (queries)."""
 
 
 def collections(single: ArrayLike) -> Array:
-    """Scores (R, …, R, Q) of all collections of one repeat per fold, as means of the single models' (F, R, Q).
+    """Scores (R, …, R, Q) of all collections of one repeat per fold: means of the single models' scores (F, R, Q).
 
     >>> collections([[[0.0], [1.0]], [[0.0], [0.5]]])[..., 0]
     array([[0.  , 0.25],
@@ -70,24 +58,28 @@ def collections(single: ArrayLike) -> Array:
     """
     scores = np.asarray(single, np.float64)
     if scores.ndim != 3 or scores.size == 0:
-        raise InputError(f"collections expects scores (folds, repeats, queries), got shape {scores.shape}")
+        raise InputError(f"collections expects scores of shape (folds, repeats, queries), got {scores.shape}")
     folds, repeats, queries = scores.shape
-    shapes = [[repeats if axis == fold else 1 for axis in range(folds)] + [queries] for fold in range(folds)]
-    return np.asarray(sum(s.reshape(shape) for s, shape in zip(scores, shapes, strict=True)) / folds)
+    total = np.zeros((*[repeats] * folds, queries))
+    for fold in range(folds):
+        total += np.expand_dims(scores[fold], tuple(axis for axis in range(folds) if axis != fold))
+    return np.asarray(total / folds)
 
 
 def estimate(
     scores: ArrayLike, clusters: ArrayLike | None = None, *, level: float = 0.95, resamples: int = 2000, seed: int = 0
 ) -> Estimate:
-    """Mean of `scores` (R_1, …, R_F, Q) with an interval for new trainings and new queries.
+    """Mean of `scores` (R_1, …, R_F, Q) with its interval; queries without a score (NaN) are dropped.
 
-    `clusters` (Q,) names the class of each query: whole classes are resampled. Queries without score (NaN) are dropped.
+    `clusters` (Q,) are the classes of the queries: given, classes are resampled instead of single queries.
 
-    >>> estimate([[0.2, 0.6, 0.5, 0.7], [0.4, 0.6, 0.5, 0.9]]).mean
-    0.55
+    >>> three_trainings = [[0.2, 0.6, 0.5, 0.7], [0.4, 0.6, 0.5, 0.9], [0.3, 0.6, 0.6, 0.7]]
+    >>> mean, low, high, std, repeats = estimate(three_trainings)
+    >>> print(f"{mean:.2f} in [{low:.1f}, {high:.1f}], published as ± {std:.2f}")
+    0.55 in [0.3, 0.8], published as ± 0.04
     """
-    (method,) = _methods([scores], clusters)
-    return _infer(method.means, method.units, method.effects, level, resamples, seed)[0]
+    (array,), labels = _scored([scores], clusters)
+    return _infer(split(array, labels), _published(array), level, resamples, seed)[0]
 
 
 def compare(
@@ -99,21 +91,23 @@ def compare(
     resamples: int = 2000,
     seed: int = 0,
 ) -> Comparison:
-    """a − b for scores (R_1, …, R_F, Q) on the same queries in the same order; trainings of a and b are independent."""
-    first, second = _methods([a, b], clusters)
-    means = np.subtract.outer(first.means, second.means)
-    units = first.units - second.units
-    effects = first.effects + [-effect for effect in second.effects]
-    difference, p = _infer(means, units, effects, level, resamples, seed)
-    spread = float(np.std(units, ddof=1)) if len(units) > 1 else 0.0
-    effect = (
-        difference.mean / spread if spread > 0 else np.copysign(np.inf, difference.mean) if difference.mean else 0.0
-    )
-    return Comparison(difference, p, float(effect))
+    """Difference a − b of two methods' scores, as in `estimate`, on the same queries in the same order.
+
+    Queries (classes) are paired and resampled together; the trainings of a and b are independent, in any number.
+
+    >>> compare([[0.7, 0.6, 0.9, 0.7, 0.8]], [[0.5, 0.5, 0.8, 0.6, 0.5]]).p < 0.05
+    True
+    """
+    arrays, labels = _scored([a, b], clusters)
+    first, second = (split(array, labels) for array in arrays)
+    effects = Effects(first.units - second.units, first.trainings + [-training for training in second.trainings])
+    std = math.hypot(*(_published(array) for array in arrays))
+    difference, p = _infer(effects, std, level, resamples, seed)
+    return Comparison(difference, p, _standardised(effects.units))
 
 
 def holm(p_values: ArrayLike) -> Array:
-    """Holm's step-down adjustment: rejecting where it is ≤ α keeps the chance of any false rejection below α.
+    """Holm's step-down adjustment: rejecting where it is ≤ α keeps the chance of any false rejection at most α.
 
     >>> holm([0.01, 0.04, 0.03])
     array([0.03, 0.06, 0.06])
@@ -121,96 +115,49 @@ def holm(p_values: ArrayLike) -> Array:
     p = np.asarray(p_values, np.float64)
     if p.ndim != 1 or not ((p >= 0) & (p <= 1)).all():
         raise InputError(f"holm expects a list of p-values in [0, 1], got {p}")
-    order = np.argsort(p, kind="stable")
+    order = np.argsort(p)
     adjusted = np.empty_like(p)
-    adjusted[order] = np.minimum(np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)), 1)
+    adjusted[order] = np.minimum(1, np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)))
     return adjusted
 
 
-def _methods(all_scores: list[ArrayLike], clusters: ArrayLike | None) -> list[_Method]:
-    """Check the input, drop queries without score in any method, and split each method's scores."""
-    arrays = [np.asarray(scores, np.float64) for scores in all_scores]
-    queries = arrays[0].shape[-1] if arrays[0].ndim else 0
-    labels = np.arange(queries) if clusters is None else np.asarray(clusters)
-    for scores in arrays:
-        if scores.ndim < 2 or scores.size == 0 or scores.shape[-1] != queries or labels.shape != (queries,):
-            shapes = ", ".join(str(s.shape) for s in arrays)
-            raise InputError(
-                f"statistics expect scores (repeats per fold…, queries) and one cluster per query, the same queries "
-                f"for both methods, got scores {shapes} and clusters {labels.shape}"
-            )
-    scored = np.all([np.isfinite(s).all(axis=tuple(range(s.ndim - 1))) for s in arrays], axis=0)
-    if not scored.any():
-        raise InputError(f"statistics expect at least one query with a score, got none among {queries}: all are NaN")
-    return [_split(_contributions(scores[..., scored], labels[scored])) for scores in arrays]
+def _scored(methods: list[ArrayLike], clusters: ArrayLike | None) -> tuple[list[Array], NDArray[np.generic]]:
+    """Checked scores and labels of the queries that have a score in every method and collection."""
+    arrays = [np.asarray(scores, np.float64) for scores in methods]
+    queries = arrays[0].shape[-1:]
+    labels = np.arange(*queries) if clusters is None else np.asarray(clusters)
+    if any(scores.ndim < 2 or 0 in scores.shape or scores.shape[-1:] != labels.shape for scores in arrays):
+        shapes = " and ".join(str(scores.shape) for scores in arrays)
+        raise InputError(
+            "statistics expect scores of shape (repeats of each fold, queries), with the same queries for all methods "
+            f"and one cluster label per query, got scores {shapes} and labels {labels.shape}"
+        )
+    known = np.all([~np.isnan(scores).any(axis=tuple(range(scores.ndim - 1))) for scores in arrays], axis=0)
+    if not known.any():
+        raise InputError("statistics expect a query with a score in every collection, got a NaN for each")
+    return [scores[..., known] for scores in arrays], labels[known]
 
 
-def _contributions(scores: Array, labels: NDArray[np.generic]) -> Array:
-    """(…, Q) → (…, K) per cluster, with the same means: the class means if classes have equal size.
-
-    The score weighs queries, not classes, so it is a ratio of sums over classes; this is its linearisation.
-    """
-    _, inverse, sizes = np.unique(labels, return_inverse=True, return_counts=True)
-    starts = np.cumsum(sizes) - sizes
-    sums = np.add.reduceat(scores[..., np.argsort(inverse, kind="stable")], starts, axis=-1)
-    mean = scores.mean()
-    return np.asarray(mean + (sums - mean * sizes) * (len(sizes) / len(labels)))
+def _published(scores: Array) -> float:
+    return float(scores.mean(axis=-1).std())
 
 
-def _split(units: Array) -> _Method:
-    """Collections' means, units' means and main effects of each fold's trainings (Hájek projection)."""
-    folds = tuple(range(units.ndim - 1))
-    common = units.mean(axis=folds)
-    effects = [units.mean(axis=rest) - common for rest in reversed(list(combinations(folds, len(folds) - 1)))]
-    return _Method(units.mean(axis=-1), common, effects)
+def _infer(effects: Effects, std: float, level: float, resamples: int, seed: int) -> tuple[Estimate, float]:
+    """Estimate of the mean, and the p-value of that mean being 0."""
+    if not 0 < level < 1 or resamples < 1:
+        raise InputError(f"statistics expect 0 < level < 1 and resamples ≥ 1, got {level} and {resamples}")
+    repeats = [len(training) for training in effects.trainings]
+    if max(*repeats, len(effects.units)) == 1:
+        raise InputError("statistics expect several trainings, queries or classes, got one of each, so nothing varies")
+    mean, (squared, df) = float(effects.units.mean()), variance(effects, resamples, seed)
+    half = critical(level, df) * math.sqrt(squared)
+    p = two_sided(mean / math.sqrt(squared), df) if squared > 0 else float(mean == 0)
+    return Estimate(mean, mean - half, mean + half, std, min(repeats)), p
 
 
-def _infer(
-    means: Array, units: Array, effects: list[Array], level: float, resamples: int, seed: int
-) -> tuple[Estimate, float]:
-    """Interval and p-value of the mean being 0."""
-    if not 0 < level < 1 or resamples < 2:
-        raise InputError(f"statistics expect 0 < level < 1 and at least 2 resamples, got {level} and {resamples}")
-    if len(units) == 1 and all(len(effect) == 1 for effect in effects):
-        raise InputError("statistics expect more than one training, query or class, got one of each: nothing varies")
-    mean, repeats = float(means.mean()), min(len(effect) for effect in effects)
-    variance, df = _variance(units, effects, resamples, np.random.default_rng(seed))
-    half = critical(level, df) * variance**0.5
-    p = two_sided(mean / variance**0.5, df) if variance > 0 else float(mean == 0)
-    return Estimate(mean, mean - half, mean + half, float(means.std()), repeats), p
-
-
-def _variance(units: Array, effects: list[Array], resamples: int, rng: np.random.Generator) -> tuple[float, float]:
-    """Variance of the mean and its degrees of freedom (Welch–Satterthwaite)."""
-    chunk = max(1, CHUNK // len(units))
-    sizes = [min(chunk, resamples - start) for start in range(0, resamples, chunk)]
-    draws = np.concatenate([_draws(units, effects, size, rng) for size in sizes], axis=1)
-    queries, both, *trainings = np.square(draws).mean(axis=1)
-    parts = np.array([queries, *trainings])
-    freedoms = np.array([len(units) - 1, *(len(effect) - 1 for effect in effects)])
-    varying = freedoms > 0
-    parts, freedoms = parts[varying], freedoms[varying]
-    variance = max(parts.sum() - both, queries, sum(trainings))
-    if variance == 0:
-        return 0.0, 1.0
-    df = variance**2 / np.sum(parts**2 / freedoms)
-    return float(variance), float(np.clip(df, freedoms.min(), freedoms.sum()))
-
-
-def _draws(units: Array, effects: list[Array], count: int, rng: np.random.Generator) -> Array:
-    """(2 + F, count) deviations of the mean when queries, both, or one fold's trainings are resampled."""
-    weights = _weights(len(units), count, rng)
-    repeats = [_weights(len(effect), count, rng) for effect in effects]
-    both = sum(np.sum(w * (weights @ effect.T), axis=1) for w, effect in zip(repeats, effects, strict=True))
-    return np.stack(
-        [weights @ units, both, *(w @ effect.mean(axis=1) for w, effect in zip(repeats, effects, strict=True))]
-    )
-
-
-def _weights(n: int, count: int, rng: np.random.Generator) -> Array:
-    """(count, n) what drawing n of n with replacement changes in the mean's weights, scaled to be unbiased.
-
-    A resample's variance is (n−1)/n of the estimator's: a third less at n = 3. The factor √(n/(n−1)) undoes this.
-    """
-    drawn = rng.multinomial(n, np.full(n, 1 / n), size=count)
-    return np.asarray((drawn - 1) / np.sqrt(n * max(n - 1, 1)))
+def _standardised(units: Array) -> float:
+    """Mean over standard deviation: NaN for one unit, infinite where units differ from 0 but not from each other."""
+    if len(units) == 1:
+        return math.nan
+    mean, std = float(units.mean()), float(units.std(ddof=1))
+    return mean / std if std > 0 else math.copysign(math.inf, mean) if mean else 0.0
