@@ -1,0 +1,57 @@
+"""How our pages look, and how their tables are sorted: inside every page, since a page loads nothing."""
+
+STYLE = """
+:root { color-scheme: light dark; --ink: #1b1f24; --faint: #5f6771; --line: #d8dde3; --paper: #fff; --tint: #f3f5f8;
+  --curve: #0b6bcb; --other: #9a5b00 }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e6e9ed; --faint: #a0aab5; --line: #343b44; --paper: #14171b; --tint: #1d2228;
+    --curve: #6cb2ff; --other: #f0b35b }
+}
+* { box-sizing: border-box }
+body { margin: 0 auto; max-width: 74rem; padding: 1rem; font: 16px/1.45 system-ui, sans-serif;
+  color: var(--ink); background: var(--paper); overflow-wrap: anywhere }
+h1 { font-size: 1.4rem } h2 { font-size: 1.1rem; margin-top: 2rem } h3 { font-size: 1rem; margin-top: 1.5rem }
+p { color: var(--faint) } p.warning { color: var(--ink); border-left: 4px solid var(--other); padding-left: .75rem }
+dl { display: flex; flex-wrap: wrap; gap: .5rem 2rem; margin: 0 }
+dt { color: var(--faint); font-size: .85rem } dd { margin: 0; font-size: 1.5rem; font-variant-numeric: tabular-nums }
+.grid { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(20rem, 100%), 1fr)); gap: 1rem }
+figure { margin: 0; min-width: 0 } figcaption { color: var(--faint); font-size: .9rem }
+img { max-width: 100%; height: auto } svg { width: 100%; height: auto }
+svg line { stroke: var(--line) } svg text { fill: var(--faint); font-size: 11px }
+svg polyline { fill: none; stroke: var(--curve); stroke-width: 1.5 } svg circle { fill: var(--curve) }
+pre { overflow-x: auto; padding: .75rem; border: 1px solid var(--line); border-radius: .4rem; font-size: .85rem;
+  overflow-wrap: normal }
+.scroll { overflow-x: auto; margin: 1rem 0; border: 1px solid var(--line); border-radius: .4rem }
+table { border-collapse: collapse; width: 100%; font-size: .9rem; font-variant-numeric: tabular-nums }
+caption { text-align: left; padding: .5rem .75rem; color: var(--faint) }
+th, td { padding: .4rem .75rem; text-align: left; vertical-align: top; border-top: 1px solid var(--line);
+  min-width: 4rem }
+th { font-weight: 600; background: var(--tint); vertical-align: bottom }
+td:first-child { min-width: 9rem }
+.number { text-align: right; white-space: nowrap } th.number { white-space: normal }
+td small { display: block; color: var(--faint); font-size: .8rem }
+.apart { background: var(--tint); font-style: italic }
+th button { all: unset; cursor: pointer }
+th button:focus-visible { outline: 2px solid var(--curve); outline-offset: 2px }
+th button::after { content: " ↕"; color: var(--faint); font-style: normal }
+th[aria-sort=ascending] button::after { content: " ↑"; color: var(--ink) }
+th[aria-sort=descending] button::after { content: " ↓"; color: var(--ink) }
+"""
+
+# Numbers start with the largest, words with A; cells without a number stay at the end.
+SORT = """
+for (const button of document.querySelectorAll("th button")) button.addEventListener("click", () => {
+  const head = button.closest("th"), body = head.closest("table").tBodies[0];
+  const number = head.classList.contains("number"), last = head.getAttribute("aria-sort");
+  const order = last ? (last === "ascending" ? "descending" : "ascending") : (number ? "descending" : "ascending");
+  const sign = order === "ascending" ? 1 : -1, cell = row => row.cells[head.cellIndex];
+  const value = row => cell(row).dataset.value, missing = row => number && value(row) === undefined;
+  const compare = (a, b) => number ? value(a) - value(b)
+    : cell(a).textContent.localeCompare(cell(b).textContent, undefined, {numeric: true});
+  const rows = [...body.rows].sort((a, b) =>
+    missing(a) || missing(b) ? missing(a) - missing(b) : sign * compare(a, b));
+  for (const other of head.parentNode.cells) other.removeAttribute("aria-sort");
+  head.setAttribute("aria-sort", order);
+  body.append(...rows);
+});
+"""
