@@ -76,7 +76,8 @@ def _draws(effects: Effects, count: int, rng: np.random.Generator) -> Array:
     repeats = [_weights(len(training), count, rng) for training in effects.trainings]
     pairs = list(zip(repeats, effects.trainings, strict=True))
     both = sum(np.sum(w * (units @ training.T), axis=1) for w, training in pairs)
-    return np.stack([both, units @ effects.units, *(w @ training.mean(axis=1) for w, training in pairs)])
+    centred = effects.units - effects.units.mean()  # weights sum to 0 only up to rounding
+    return np.stack([both, units @ centred, *(w @ training.mean(axis=1) for w, training in pairs)])
 
 
 def _weights(n: int, count: int, rng: np.random.Generator) -> Array:

@@ -123,9 +123,8 @@ def holm(p_values: ArrayLike) -> Array:
 
 def _scored(methods: list[ArrayLike], clusters: ArrayLike | None) -> tuple[list[Array], NDArray[np.generic]]:
     """Checked scores and labels of the queries that have a score in every method and collection."""
-    arrays = [np.asarray(scores, np.float64) for scores in methods]
-    queries = arrays[0].shape[-1:]
-    labels = np.arange(*queries) if clusters is None else np.asarray(clusters)
+    arrays = [np.atleast_1d(np.asarray(scores, np.float64)) for scores in methods]
+    labels = np.arange(arrays[0].shape[-1]) if clusters is None else np.asarray(clusters)
     if any(scores.ndim < 2 or 0 in scores.shape or scores.shape[-1:] != labels.shape for scores in arrays):
         shapes = " and ".join(str(scores.shape) for scores in arrays)
         raise InputError(
