@@ -6,12 +6,14 @@ from typing import Any, Literal
 
 from sumpool.backbones.base import Backbone
 from sumpool.backbones.bn_inception import BNInception
+from sumpool.backbones.conv4 import Conv4
 from sumpool.backbones.efficientnet_lite import EfficientNetLite0
 from sumpool.backbones.hf_models import HFBackbone
 from sumpool.backbones.resnet20 import ResNet20, ResNetV2_20
 from sumpool.backbones.resnet50 import ResNet50
 from sumpool.backbones.timm_models import TimmBackbone
 from sumpool.backbones.tiny import Tiny
+from sumpool.backbones.tokens import Tokens
 from sumpool.registry import create
 
 BACKBONES: dict[str, Callable[..., Backbone]] = {
@@ -21,6 +23,8 @@ BACKBONES: dict[str, Callable[..., Backbone]] = {
     "resnet20": ResNet20,
     "resnet_v2_20": ResNetV2_20,
     "tiny": Tiny,
+    "conv4": Conv4,
+    "tokens": Tokens,
     "timm:<model>": TimmBackbone,
     "hf:<model>": HFBackbone,
 }

@@ -21,9 +21,12 @@ TILE = 28
 SHARES = {"train": 2, "val": 1, "test": 2}
 
 
-def glyphs(per_class: int = 20, classes: int | None = None, seed: int = 0) -> Dataset:
-    """28-px letters of three alphabets in 12 fonts, turned, scaled, shifted, noisy; classes disjoint between splits."""
-    return _made("glyphs", per_class, classes, seed, collage=False)
+def glyphs(per_class: int = 20, classes: int | None = None, seed: int = 0, background: bool = False) -> Dataset:
+    """28-px letters of three alphabets in 12 fonts, turned, scaled, shifted, noisy; classes disjoint between splits.
+
+    The splits have the letters of the collage's with the same `classes` and `seed`; `background` adds its symbols.
+    """
+    return _made("glyphs", per_class, classes, seed, collage=False, background=background)
 
 
 def glyph_collage(per_class: int = 20, classes: int | None = None, seed: int = 0) -> Dataset:
@@ -31,28 +34,33 @@ def glyph_collage(per_class: int = 20, classes: int | None = None, seed: int = 0
     return _made("glyph-collage", per_class, classes, seed, collage=True)
 
 
-def _made(name: str, per_class: int, classes: int | None, seed: int, collage: bool) -> Dataset:
+def _made(
+    name: str, per_class: int, classes: int | None, seed: int, collage: bool, background: bool = False
+) -> Dataset:
     known = len(letters())
     if per_class < 1 or not 5 <= (classes or known) <= known:
         raise InputError(
             f"per_class must be at least 1 and classes between 5 and {known}, got {per_class} and {classes}"
         )
     rng = np.random.default_rng(seed)
-    chosen = rng.permutation(letters())[:classes]
+    parts = divided(rng.permutation(letters())[:classes])
     backgrounds = divided(rng.permutation(symbols()))
+    if background:
+        parts = {split: np.concatenate([names, backgrounds[split]]) for split, names in parts.items()}
     images, labels, splits = [], [], []
-    for split, names in divided(chosen).items():
+    for split, names in parts.items():
         wanted = np.repeat(names, per_class)
         images.append(collages(wanted, backgrounds[split], rng) if collage else noisy(tiles(wanted, rng), rng))
         splits += [split] * len(wanted)
         labels += wanted.tolist()
-    number = {letter: position for position, letter in enumerate(chosen.tolist())}
+    class_names = np.concatenate(list(parts.values())).tolist()
+    number = {letter: position for position, letter in enumerate(class_names)}
     records = [
         Record(image, number[letter], split, name=f"{name} {row} of {letter}")
         for row, (image, letter, split) in enumerate(zip(np.concatenate(images), labels, splits, strict=True))
     ]
     side = 2 * TILE if collage else TILE
-    return Dataset(name, records, chosen.tolist(), Preprocessing(side, side, (0.5,), (0.5,), "gray"))
+    return Dataset(name, records, class_names, Preprocessing(side, side, (0.5,), (0.5,), "gray"))
 
 
 def divided(items: Array) -> dict[str, Array]:
