@@ -1,6 +1,6 @@
 """N-pair loss: one positive pair per class, all other classes' positives as negatives.
 
-Shape letters: B anchors, R references, N pairs (one per class).
+Shape letters: B anchors, R references, P anchors with a positive, N pairs (one per class).
 """
 
 import torch
@@ -25,14 +25,15 @@ def n_pair(similarity_NN: Tensor, scale: float) -> Tensor:
 def one_pair_per_class(positives_BR: Tensor, negatives_BR: Tensor) -> tuple[Tensor, Tensor]:
     """Rows and columns of the chosen pairs.
 
-    The classes need not be known: an earlier anchor for which my positive is no negative is of my class.
+    The classes need not be known: the first reference that is no negative of an anchor stands for its class.
     """
-    paired_B = positives_BR.any(1)
-    first_B = positives_BR.byte().argmax(1)
-    same_BB = ~negatives_BR[:, first_B].mT & paired_B  # [a, b]: anchor b has a positive and is of the class of a
-    earlier_B = same_BB.tril(-1).any(1)
-    anchor_N = (paired_B & ~earlier_B).nonzero().flatten()
-    return anchor_N, first_B[anchor_N]
+    anchors, references = positives_BR.shape
+    paired_P = positives_BR.any(1).nonzero().flatten()
+    class_B = negatives_BR.byte().argmin(1)
+    earliest_R = paired_P.new_full((references,), anchors)
+    earliest_R.scatter_reduce_(0, class_B[paired_P], paired_P, "amin")
+    anchor_N = earliest_R[earliest_R < anchors]
+    return anchor_N, positives_BR.byte().argmax(1)[anchor_N]
 
 
 class NPair(PairLoss):
@@ -45,8 +46,12 @@ class NPair(PairLoss):
     def compute(self, embeddings_BD: Tensor, labels_B: Tensor, reference: Reference) -> Tensor:
         """The similarities of the chosen rows and references only."""
         anchor_N, positive_N = one_pair_per_class(*self.pairs(embeddings_BD, labels_B, reference))
-        anchors_ND = embeddings_BD.index_select(0, anchor_N)
-        positives_ND = reference.embeddings.index_select(0, positive_N).to(embeddings_BD.dtype)
+        if reference.embeddings is embeddings_BD:  # one gather, so that the gradient is put back once
+            chosen = embeddings_BD[torch.cat([anchor_N, positive_N])]
+            anchors_ND, positives_ND = chosen.tensor_split(2)
+        else:
+            anchors_ND = embeddings_BD[anchor_N]
+            positives_ND = reference.embeddings[positive_N].to(embeddings_BD.dtype)
         return n_pair(self.measure(anchors_ND, positives_ND, self.norm), self.scale)
 
     def formula(self, matrix_BR: Tensor, positives_BR: Tensor, negatives_BR: Tensor) -> Tensor:
