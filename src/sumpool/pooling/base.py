@@ -167,7 +167,7 @@ def reduce(reduction: Callable[[Tensor, int], T], features_BNC: Tensor, dim: int
 def average(features_BNC: Tensor, mask_BN: Tensor | None) -> Tensor:
     """Mean of the features that count, (B,N,C) → (B,C)."""
     if mask_BN is None and at_least_float32(features_BNC) is features_BNC:
-        # The gradient of a sum is an expanded view; that of a mean would be written out. A half-precision sum overflows.
+        # The gradient of a sum is an expanded view, that of a mean is written out; but a half-precision sum overflows.
         return reduce(torch.sum, features_BNC, 1) / features_BNC.shape[1]
     if mask_BN is None:
         return reduce(torch.mean, features_BNC, 1)
