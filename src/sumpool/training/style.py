@@ -2,10 +2,10 @@
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1b1f24; --faint: #5f6771; --line: #d8dde3; --paper: #fff; --tint: #f3f5f8;
-  --curve: #0b6bcb; --other: #9a5b00 }
+  --curve: #0b6bcb; --other: #9a5b00; --right: #1a7f37; --wrong: #c4202b }
 @media (prefers-color-scheme: dark) {
   :root { --ink: #e6e9ed; --faint: #a0aab5; --line: #343b44; --paper: #14171b; --tint: #1d2228;
-    --curve: #6cb2ff; --other: #f0b35b }
+    --curve: #6cb2ff; --other: #f0b35b; --right: #57d37f; --wrong: #ff8080 }
 }
 * { box-sizing: border-box }
 body { margin: 0 auto; max-width: 74rem; padding: 1rem; font: 16px/1.45 system-ui, sans-serif;
@@ -19,6 +19,12 @@ figure { margin: 0; min-width: 0 } figcaption { color: var(--faint); font-size: 
 img { max-width: 100%; height: auto } svg { width: 100%; height: auto }
 svg line { stroke: var(--line) } svg text { fill: var(--faint); font-size: 11px }
 svg polyline { fill: none; stroke: var(--curve); stroke-width: 1.5 } svg circle { fill: var(--curve) }
+.example { display: flex; flex-wrap: wrap; gap: .75rem; margin: 1rem 0; padding-bottom: .75rem;
+  border-bottom: 1px solid var(--line) }
+.example figure { width: 6rem }
+.example img { display: block; width: 6rem; height: 6rem; border: 3px solid var(--line) }
+.example .right img { border: 3px solid var(--right) } .example .wrong img { border: 3px dashed var(--wrong) }
+.example figcaption { font-size: .8rem; line-height: 1.3 }
 pre { overflow-x: auto; padding: .75rem; border: 1px solid var(--line); border-radius: .4rem; font-size: .85rem;
   overflow-wrap: normal }
 .scroll { overflow-x: auto; margin: 1rem 0; border: 1px solid var(--line); border-radius: .4rem }

@@ -1,5 +1,6 @@
 """Reports: runs and protocols as one page, and the same numbers as Markdown, CSV and LaTeX."""
 
+from sumpool.evaluation.report.examples import example_rows, examples
 from sumpool.training.page import Number, figure, image, page, table
 
-__all__ = ["Number", "figure", "image", "page", "table"]
+__all__ = ["Number", "example_rows", "examples", "figure", "image", "page", "table"]
