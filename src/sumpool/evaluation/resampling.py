@@ -10,7 +10,6 @@ particular to a training *and* a unit; resampling the two together measures that
 Derivation: docs/math/statistics.md.
 """
 
-from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
@@ -34,7 +33,7 @@ def split(scores: Array, labels: NDArray[np.generic]) -> Effects:
     values = _contributions(scores, labels)
     folds = range(values.ndim - 1)
     units = values.mean(axis=tuple(folds))
-    others = reversed(list(combinations(folds, len(folds) - 1)))  # all folds but the first, …, all but the last
+    others = [tuple(other for other in folds if other != fold) for fold in folds]
     return Effects(units, [values.mean(axis=axes) - units for axes in others])
 
 
@@ -51,12 +50,17 @@ def variance(effects: Effects, resamples: int, seed: int) -> tuple[float, float]
     chunk = max(1, CHUNK // len(effects.units))
     draws = [_draws(effects, min(chunk, resamples - start), rng) for start in range(0, resamples, chunk)]
     both, *parts = np.square(np.concatenate(draws, axis=1)).mean(axis=1).tolist()
-    freedoms = [len(effects.units) - 1, *(len(training) - 1 for training in effects.trainings)]
-    # The difference of estimates can fall below its terms, of which the variance is at least either.
+    # The true variance is at least that of the units and that of the trainings; the difference of estimates may not be.
     total = max(sum(parts) - both, parts[0], sum(parts[1:]))
-    shares = sum((part / total) ** 2 / freedom for part, freedom in zip(parts, freedoms, strict=True) if part > 0)
-    varying = [freedom for freedom in freedoms if freedom > 0]
-    return total, float(np.clip(1 / shares, min(varying), sum(varying))) if total > 0 else 1.0
+    freedoms = [len(effects.units) - 1, *(len(training) - 1 for training in effects.trainings)]
+    return total, _freedom([part / total for part in parts], freedoms) if total > 0 else 1.0
+
+
+def _freedom(shares: list[float], freedoms: list[int]) -> float:
+    """Degrees of freedom ν of a sum of variances: 1/ν = Σ share² / ν_part, not outside what the parts allow."""
+    varying = [(share, freedom) for share, freedom in zip(shares, freedoms, strict=True) if freedom > 0]
+    inverse = sum(share**2 / freedom for share, freedom in varying)
+    return min(max(1 / inverse, min(freedom for _, freedom in varying)), sum(freedoms))
 
 
 def _contributions(scores: Array, labels: NDArray[np.generic]) -> Array:
