@@ -10,7 +10,7 @@ from torch import Tensor
 from sumpool.backbones import BACKBONES, Backbone, create_backbone
 from sumpool.errors import InputError
 
-OWN = [name for name in BACKBONES if ":" not in name]
+OWN = [name for name in BACKBONES if ":" not in name and name != "tokens"]  # which reads ids, not images
 NORMS = (torch.nn.BatchNorm2d,)
 
 
