@@ -18,6 +18,7 @@ COMMANDS = {
     "export": "write a model as ONNX",
     "index": "embed a folder of images into a searchable index",
     "list": "show every registered component with a one-line description",
+    "protocol": "run a published protocol: its trainings, and the table a paper would print",
     "search": "find the images of an index that are most similar to an image",
     "sweep": "train many runs over a search space, and show what matters",
     "train": "train an embedder, or continue a run",

@@ -12,6 +12,7 @@ KINDS = {
     "poolings": ("sumpool.pooling", "POOLINGS"),
     "losses": ("sumpool.losses", "LOSSES"),
     "regularisers": ("sumpool.losses", "REGULARISERS"),
+    "methods": ("sumpool.evaluation.methods", "METHODS"),
     "studies": ("sumpool.studies", "STUDIES"),
 }
 
@@ -31,4 +32,4 @@ def run(args: argparse.Namespace) -> None:
         width = max(map(len, table))
         print(kind)
         for name, component in table.items():
-            print(f"  {name:<{width}}  {describe(component)}")
+            print(f"  {name:<{width}}  {component if isinstance(component, str) else describe(component)}")
