@@ -50,7 +50,7 @@ def test_fonts_give_hundreds_of_letters_that_look_different() -> None:
 def test_glyph_collage_shares_neither_letters_nor_symbols_between_splits(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: dict[frozenset[str], set[str]] = {}
 
-    def spy(wanted: np.ndarray, background: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    def spy(wanted: np.ndarray, background: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         seen[frozenset(wanted.tolist())] = set(background.tolist())
         return collages(wanted, background, rng)
 
@@ -70,13 +70,39 @@ def test_a_collage_shows_the_letter_once_and_three_different_symbols(monkeypatch
 
     monkeypatch.setattr("sumpool.data.sets.glyphs.tiles", spy)
     background = np.array(fonts.symbols()[:10])
-    images = collages(np.array(["A", "B"] * 20), background, np.random.default_rng(0))
+    images, quarters = collages(np.array(["A", "B"] * 20), background, np.random.default_rng(0))
     assert images.shape == (40, 2 * TILE, 2 * TILE)
-    for wanted, row in zip("AB" * 20, drawn[0], strict=True):
+    for wanted, row, quarter in zip("AB" * 20, drawn[0], quarters, strict=True):
+        assert row[quarter] == wanted
         assert (row == wanted).sum() == 1
         assert len(set(row.tolist())) == 4
         assert set(row.tolist()) - {wanted} <= set(background.tolist())
-    assert len({int(np.flatnonzero(row == wanted)[0]) for wanted, row in zip("AB" * 20, drawn[0], strict=True)}) == 4
+    assert set(quarters.tolist()) == {0, 1, 2, 3}
+
+
+def test_the_box_of_a_collage_shows_its_letter_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sumpool.data.sets.glyphs.noisy", lambda ink, rng: ink)
+    monkeypatch.setattr(
+        "sumpool.data.sets.glyphs.tiles",
+        lambda characters, rng: np.repeat(np.isin(characters, fonts.letters()), TILE**2).reshape(-1, TILE, TILE),
+    )
+    for record in DATASETS["glyph-collage"](per_class=1, classes=50).records:
+        left, top, right, bottom = (int(edge) for edge in record.box or ())
+        assert record.source[top:bottom, left:right].all()  # type: ignore[call-overload]
+        assert record.source.sum() == TILE**2  # type: ignore[union-attr]
+
+
+def test_pretraining_letters_and_symbols_are_those_of_the_collage(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[set[str]] = []
+
+    def spy(wanted: np.ndarray, background: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        seen.append({*wanted.tolist(), *background.tolist()})
+        return collages(wanted, background, rng)
+
+    monkeypatch.setattr("sumpool.data.sets.glyphs.collages", spy)
+    DATASETS["glyph-collage"](per_class=1, classes=50, seed=3)
+    single = DATASETS["glyphs"](per_class=1, classes=50, seed=3, background=True)
+    assert [set(single.split(name).classes) for name in ("train", "val", "test")] == seen
 
 
 def test_every_tile_has_ink_and_quarters_land_in_place() -> None:

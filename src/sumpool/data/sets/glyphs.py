@@ -12,7 +12,7 @@ from numpy.random import Generator
 from PIL import Image
 
 from sumpool.data.dataset import Dataset
-from sumpool.data.record import Array, Record
+from sumpool.data.record import Array, Box, Record
 from sumpool.data.sets.fonts import faces, letters, mask, symbols
 from sumpool.errors import InputError
 from sumpool.types import Preprocessing
@@ -30,7 +30,10 @@ def glyphs(per_class: int = 20, classes: int | None = None, seed: int = 0, backg
 
 
 def glyph_collage(per_class: int = 20, classes: int | None = None, seed: int = 0) -> Dataset:
-    """56-px collages of one letter (the class) and three background symbols; both disjoint between splits."""
+    """56-px collages of one letter (the class) and three background symbols; both disjoint between splits.
+
+    The box of a record is the quarter that shows the letter.
+    """
     return _made("glyph-collage", per_class, classes, seed, collage=True)
 
 
@@ -47,18 +50,19 @@ def _made(
     backgrounds = divided(rng.permutation(symbols()))
     if background:
         parts = {split: np.concatenate([names, backgrounds[split]]) for split, names in parts.items()}
-    images, labels, splits = [], [], []
+    records: list[Record] = []
     for split, names in parts.items():
         wanted = np.repeat(names, per_class)
-        images.append(collages(wanted, backgrounds[split], rng) if collage else noisy(tiles(wanted, rng), rng))
-        splits += [split] * len(wanted)
-        labels += wanted.tolist()
+        boxes: list[Box | None] = [None] * len(wanted)
+        if collage:
+            images, quarters = collages(wanted, backgrounds[split], rng)
+            boxes = [quarter_box(quarter) for quarter in quarters.tolist()]
+        else:
+            images = noisy(tiles(wanted, rng), rng)
+        for image, letter, box in zip(images, wanted.tolist(), boxes, strict=True):
+            row = len(records)
+            records.append(Record(image, row // per_class, split, box=box, name=f"{name} {row} of {letter}"))
     class_names = np.concatenate(list(parts.values())).tolist()
-    number = {letter: position for position, letter in enumerate(class_names)}
-    records = [
-        Record(image, number[letter], split, name=f"{name} {row} of {letter}")
-        for row, (image, letter, split) in enumerate(zip(np.concatenate(images), labels, splits, strict=True))
-    ]
     side = 2 * TILE if collage else TILE
     return Dataset(name, records, class_names, Preprocessing(side, side, (0.5,), (0.5,), "gray"))
 
@@ -69,14 +73,25 @@ def divided(items: Array) -> dict[str, Array]:
     return dict(zip(SHARES, np.split(items, edges), strict=True))
 
 
-def collages(wanted: Array, background: Array, rng: Generator) -> Array:
-    """(N,56,56) collages: each wanted letter in a random quarter, different background symbols in the others."""
+def collages(wanted: Array, background: Array, rng: Generator) -> tuple[Array, Array]:
+    """(N,56,56) collages, different background symbols around each wanted letter, and (N,) the quarter it is in."""
     count = len(wanted)
     cells = np.argsort(rng.random((count, len(background))), axis=1)[:, :4]
     characters = background[cells]
-    characters[np.arange(count), rng.integers(0, 4, count)] = wanted
+    places = rng.integers(0, 4, count)
+    characters[np.arange(count), places] = wanted
     quarters = tiles(characters.ravel(), rng).reshape(count, 2, 2, TILE, TILE)
-    return noisy(quarters.transpose(0, 1, 3, 2, 4).reshape(count, 2 * TILE, 2 * TILE), rng)
+    return noisy(quarters.transpose(0, 1, 3, 2, 4).reshape(count, 2 * TILE, 2 * TILE), rng), places
+
+
+def quarter_box(quarter: int) -> Box:
+    """Where a quarter of a collage lies, counted along the rows.
+
+    >>> quarter_box(1)
+    (28, 0, 56, 28)
+    """
+    top, left = divmod(quarter, 2)
+    return left * TILE, top * TILE, (left + 1) * TILE, (top + 1) * TILE
 
 
 def tiles(characters: Array, rng: Generator) -> Array:
