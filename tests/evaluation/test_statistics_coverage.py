@@ -91,9 +91,9 @@ EXTREME = {
 }
 
 
-def coverage(world: World, simulations: int) -> dict[str, float]:
+def coverage(world: World, simulations: int, clustered: bool = True) -> dict[str, float]:
     """How often each interval holds the truth, over fresh trainings, classes and queries."""
-    rng, truth, labels = np.random.default_rng(1), world.truth(), world.clusters()
+    rng, truth, labels = np.random.default_rng(1), world.truth(), world.clusters() if clustered else None
     hits = {"ours": 0, "± 1.96 std": 0, "± 1.96 std/√n": 0}
     for seed in range(simulations):
         scores = world.scores(world.shared(rng), rng)
@@ -133,6 +133,11 @@ def test_intervals_hold_the_truth_95_times_in_100(world: World) -> None:
 
 
 @pytest.mark.slow
+def test_single_queries_of_a_class_are_no_independent_sample() -> None:
+    assert coverage(World(), 1000, clustered=False)["ours"] < 0.9
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("world", EXTREME.values(), ids=EXTREME)
 def test_intervals_hold_the_truth_where_one_source_dominates(world: World) -> None:
     assert 0.91 <= coverage(world, 1000)["ours"] <= 0.995
@@ -161,6 +166,7 @@ def main(simulations: int) -> None:
     for name, world in EVERYDAY.items():
         rates = false_positives(world, simulations)
         print(f"| {name} | {rates['ours']:.3f} | {rates['z of collections']:.3f} |", flush=True)
+    print("single queries resampled:", coverage(World(), simulations, clustered=False))
     print("five methods equal to the baseline:", false_positives(World(), simulations, methods=5))
 
 
