@@ -29,6 +29,8 @@ class World(NamedTuple):
     noise: float = 0.5
     method: float = 0.3
     """Of class × method, for comparisons."""
+    uneven: float = 1.0
+    """How many times as much the trainings of the first fold vary."""
     score: str = "precision"
     folds: int = 4
     repeats: int = 3
@@ -48,7 +50,9 @@ class World(NamedTuple):
         """(R, …, R, Q) scores of the collections of one method."""
         labels, shape = self.clusters(), (self.folds, self.repeats)
         own = method * rng.standard_normal(self.count) + self.interaction * rng.standard_normal((*shape, self.count))
-        latent = shared + own[..., labels] + self.training * rng.standard_normal((*shape, 1))
+        training = self.training * rng.standard_normal((*shape, 1))
+        training[0] *= self.uneven
+        latent = shared + own[..., labels] + training
         latent += self.noise * rng.standard_normal(latent.shape)
         if self.score == "ensemble":
             return precision(2 * collections(latent))
@@ -85,6 +89,7 @@ EXTREME = {
         for f in (1, 4)
         for r in (2, 3)
     },
+    **{f"only trainings of one fold, F=4, r={r}": World(**ALONE, uneven=10, repeats=r) for r in (2, 3)},
     "only class × training, F=4, r=3": World(**{**ALONE, "interaction": 1.0, "training": 0.0}),
     "exponential classes, 40": World(score="skewed", queries=0.0),
     "exponential classes, 100": World(score="skewed", queries=0.0, count=100),
