@@ -13,7 +13,9 @@ from sumpool.losses import create_objective
 from sumpool.pooling import create_pooling
 from sumpool.training.average import Average
 from sumpool.training.checkpoint import load_state, save_state
+from sumpool.training.loop import forward_model
 from sumpool.training.optimiser import parameter_groups, set_learning_rate
+from sumpool.training.processes import Processes
 from sumpool.training.step import Stepper
 from sumpool.types import Batch
 
@@ -50,6 +52,20 @@ def test_chunks_give_the_gradient_of_the_whole_batch(chunk: int, memory: int) ->
             torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-4, atol=1e-6)
         torch.testing.assert_close(values[1]["total"], values[0]["total"])
     assert parts.model.pooling.ready == whole.model.pooling.ready
+
+
+@pytest.mark.slow
+def test_a_compiled_model_trains_as_the_plain_one() -> None:
+    """The prototypes are picked in the second step, while the compiled graph runs."""
+    plain, compiled = embedder(memory=20), embedder(memory=20)
+    alone = Processes(0, 1, CPU)
+    steps = [stepper(plain), stepper(compiled)]
+    steps[1].model = forward_model(compiled, True, alone)
+    for seed in range(4):
+        values = [step(batch(seed)) for step in steps]
+        torch.testing.assert_close(values[1]["total"], values[0]["total"], rtol=1e-4, atol=1e-5)
+    assert compiled.pooling.ready
+    torch.testing.assert_close(compiled.state_dict(), plain.state_dict(), rtol=1e-3, atol=1e-4)
 
 
 def test_chunks_without_attributes() -> None:

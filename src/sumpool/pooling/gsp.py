@@ -131,7 +131,9 @@ class GSP(Pooling):
         features_BND = self.project(features_BNC)
         uniform_BN = uniform_weights(features_BND, mask_BN)
         if self.training and self._collecting:
-            self._collect(weighted_sum(features_BND.detach(), uniform_BN))
+            remember(weighted_sum(features_BND.detach(), uniform_BN), self.rows, self.seen, self.prototypes)
+            if not torch.compiler.is_compiling():  # a compiled graph calls on; the operator then does nothing
+                self._collecting = not self.ready
         transport = self.transport(features_BND, mask_BN)
         chosen_BN = transport.weights
         if self.role == "background":
@@ -148,14 +150,6 @@ class GSP(Pooling):
         """The vector from raw and projected features and their weights: the weighted sum of the projected ones."""
         return weighted_sum(features_BND, weights_BN)
 
-    def _collect(self, embeddings_BD: Tensor) -> None:
-        """Remember embeddings; once there are enough, pick the prototypes among them."""
-        precise_BD = embeddings_BD.to(self.rows.dtype)
-        scaled_BD = precise_BD * lipschitz_scale(torch.linalg.vector_norm(precise_BD, dim=1, keepdim=True))
-        collect(scaled_BD, self.rows, self.seen, self.prototypes.detach())
-        if not torch.compiler.is_compiling():
-            self._collecting = not self.ready
-
     def _load_from_state_dict(self, *args: object, **kwargs: object) -> None:
         super()._load_from_state_dict(*args, **kwargs)
         self._collecting = not self.ready
@@ -166,6 +160,13 @@ class GSP(Pooling):
             f"{super().extra_repr()}, prototypes={len(self.prototypes)}, mass={self._mass}, "
             f"sharpness={self._sharpness}, role={self.role}"
         )
+
+
+def remember(embeddings_BD: Tensor, rows_RD: Tensor, seen: Tensor, prototypes_MD: Tensor) -> None:
+    """Remember embeddings, brought into the unit ball; once there are enough, pick the prototypes among them."""
+    precise_BD = embeddings_BD.to(rows_RD.dtype)
+    scale_B1 = lipschitz_scale(torch.linalg.vector_norm(precise_BD, dim=1, keepdim=True))
+    collect(precise_BD * scale_B1, rows_RD, seen, prototypes_MD.detach())
 
 
 @torch.library.custom_op("sumpool::collect", mutates_args=("rows", "seen", "prototypes"))

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from sumpool.errors import InputError
 from sumpool.pooling.base import Pooling, at_least_float32, average, share_of_dim
-from sumpool.pooling.gsp import collect, lipschitz_scale, prototype_cost
+from sumpool.pooling.gsp import prototype_cost, remember
 from sumpool.types import Pooled
 
 
@@ -84,15 +84,9 @@ class OTP(Pooling):
         """Project, transport, sum per prototype."""
         features_BNE = self.project(features_BNC)
         if self.training and self.memory:
-            self._collect(average(features_BNE.detach(), mask_BN))
+            remember(average(features_BNE.detach(), mask_BN), self.rows, self.seen, self.prototypes)
         with torch.autocast(features_BNE.device.type, enabled=False):
             cost_BMN = prototype_cost(at_least_float32(features_BNE), at_least_float32(self.prototypes))
             plan_BMN = sinkhorn(cost_BMN, self.sharpness, self.steps, mask_BN)
         sums_BME = (plan_BMN * len(self.prototypes) ** 0.5).to(features_BNE.dtype) @ features_BNE
         return Pooled(sums_BME.flatten(1), plan_BMN.sum(1), grid=grid)
-
-    def _collect(self, embeddings_BE: Tensor) -> None:
-        """Remember embeddings; once there are enough, pick the prototypes among them."""
-        precise_BE = embeddings_BE.to(self.rows.dtype)
-        scale_B1 = lipschitz_scale(torch.linalg.vector_norm(precise_BE, dim=1, keepdim=True))
-        collect(precise_BE * scale_B1, self.rows, self.seen, self.prototypes.detach())
