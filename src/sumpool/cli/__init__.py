@@ -11,7 +11,9 @@ from sumpool.registry import lookup
 
 # sub-command → one-line description; the module `sumpool.cli.<name>` has `configure(parser)` and `run(args)`.
 COMMANDS = {
+    "compare": "compare two runs or methods: difference, interval, p, effect",
     "data": "look at, fetch, unpack and check datasets",
+    "demo": "see within minutes that GSP finds what matters, without any download",
     "embed": "embed a folder of images into a file of vectors",
     "evaluate": "score a model on a dataset",
     "explain": "draw which places and prototypes make an embedding, or a similarity",
@@ -19,6 +21,7 @@ COMMANDS = {
     "index": "embed a folder of images into a searchable index",
     "list": "show every registered component with a one-line description",
     "protocol": "run a published protocol: its trainings, and the table a paper would print",
+    "report": "combine runs and protocols into a page, or Markdown, CSV or LaTeX",
     "search": "find the images of an index that are most similar to an image",
     "sweep": "train many runs over a search space, and show what matters",
     "train": "train an embedder, or continue a run",

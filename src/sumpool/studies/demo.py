@@ -1,0 +1,145 @@
+"""Demo: generalized sum pooling finds the letter that average pooling mixes with its background.
+
+Command: `make demo`, or `sumpool demo --out out/demo` (minutes on two cores, no download).
+
+Setting: an image of `glyph-collage` shows a letter, its class, and three symbols that say nothing about it. A network
+of four convolutions first learns single letters and symbols. From there it is trained with average pooling (GAP) and
+with GSP and its zero-shot loss: same images, contrastive loss, batches, steps, learning rate and seeds. The test
+classes are letters among symbols that no training has seen.
+
+out/demo/
+  results.json   means over seeds with intervals, and the difference
+  report.html    what was found, what it looked at, prototypes, curves
+  search.png     three queries and what was found for them
+  pretraining/   the run of the pretraining
+  runs/          one run folder per method and seed
+  images/ queries/ index/   what the search ran on
+"""
+
+import json
+import os
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from safetensors.torch import save_file
+
+from sumpool.data import load_dataset
+from sumpool.errors import InputError
+from sumpool.evaluation.engines import run_trials
+from sumpool.evaluation.trial import load_embedded
+from sumpool.studies.comparison import summarise
+from sumpool.studies.demo_report import report
+from sumpool.studies.demo_search import Search, search
+from sumpool.training.config import TrainConfig
+from sumpool.training.run import BEST, CONFIG
+from sumpool.training.start import start
+
+RESULTS, REPORT = "results.json", "report.html"
+
+
+class Size(NamedTuple):
+    """How much is drawn and trained."""
+
+    classes: int | None
+    per_class: int
+    pretraining: int
+    """Steps on single letters and symbols."""
+    steps: int
+    """Steps of each training on collages."""
+    validations: int
+    """How often a training is scored on the validation classes; the best model is kept."""
+
+
+FULL, TINY = Size(None, 20, 1000, 400, 4), Size(50, 4, 4, 20, 1)
+
+
+class Demo(NamedTuple):
+    """What the demo found."""
+
+    results: dict[str, Any]
+    report: Path
+    search: Search
+
+
+def demo(
+    out: Path, seeds: int = 3, jobs: int | None = None, size: Size = FULL, say: Callable[[str], None] = print
+) -> Demo:
+    """Run the demo in a folder, or what is left of it; `jobs` trainings run side by side (default: one per core)."""
+    if seeds < 1:
+        raise InputError(f"seeds must be at least 1, got {seeds}")
+    started = time.perf_counter()
+    say(f"1/4 A small network learns single letters and symbols ({size.pretraining} steps).")
+    backbone = pretrained(out / "pretraining", size)
+    say(f"2/4 From there, {seeds} trainings with average pooling and {seeds} with GSP ({size.steps} steps each).")
+    configs = [methods(size, backbone, seed) for seed in range(seeds)]
+    folders = {name: [out / "runs" / f"{name.lower()}-{seed}" for seed in range(seeds)] for name in configs[0]}
+    trials = [(config, folders[name][seed]) for seed, some in enumerate(configs) for name, config in some.items()]
+    run_trials(trials, jobs or os.cpu_count() or 1)
+    say("3/4 Scoring letters and symbols that no training has seen, and drawing the report.")
+    runs = {name: [load_embedded(folder) for folder in some] for name, some in folders.items()}
+    results = summarise(runs, "GAP", "GSP")
+    test = load_dataset(configs[0]["GSP"].dataset, **configs[0]["GSP"].data_settings).split("test")
+    (out / REPORT).write_text(report(results, folders, runs, test))
+    say("4/4 Searching with a trained model.")
+    found = search(folders["GSP"][0] / BEST, runs["GSP"][0].vectors, test, out)
+    about = {"seeds": seeds, **size._asdict(), "seconds": round(time.perf_counter() - started)}
+    text = json.dumps({**results, "setting": about}, indent=1, ensure_ascii=False, allow_nan=False)
+    (out / RESULTS).write_text(text + "\n")
+    return Demo(results, out / REPORT, found)
+
+
+def pretrained(folder: Path, size: Size) -> Path:
+    """Weights of a network that tells single letters and symbols of the training classes apart."""
+    weights = folder / "backbone.safetensors"
+    if not weights.exists():
+        training = start(folder, pretraining(size), resume=(folder / CONFIG).exists())
+        training.fit()
+        if training.interrupted:
+            raise KeyboardInterrupt
+        unfinished = weights.with_name(f"{weights.name}.part")
+        save_file(training.embedder.backbone.state_dict(), unfinished)
+        unfinished.replace(weights)
+    return weights
+
+
+def pretraining(size: Size) -> TrainConfig:
+    """Classification of single letters and symbols; same seed and classes, so the same splits as the collages."""
+    return TrainConfig(
+        dataset="glyphs",
+        data_settings={"classes": size.classes, "per_class": size.per_class, "background": True},
+        backbone="conv4",
+        freeze_batchnorm=False,
+        pooling="gap",
+        loss="normalized_softmax",
+        loss_settings={"normalized_softmax": {"lr_multiplier": 10.0}},
+        lr=1e-3,
+        classes_per_batch=64,
+        images_per_class=1,
+        steps=size.pretraining,
+        validate_every=size.pretraining,
+        augment="none",
+    )
+
+
+def methods(size: Size, backbone: Path, seed: int) -> dict[str, TrainConfig]:
+    """The two trainings of a seed: they differ in the pooling and the zero-shot loss that belongs to it."""
+    average = TrainConfig(
+        dataset="glyph-collage",
+        data_settings={"classes": size.classes, "per_class": size.per_class},
+        backbone="conv4",
+        weights=str(backbone),
+        pooling="gap",
+        loss="contrastive",
+        lr=1e-3,
+        classes_per_batch=16,
+        images_per_class=4,
+        steps=size.steps,
+        validate_every=size.steps // size.validations,
+        augment="none",
+        seed=seed,
+    )
+    settings = {"prototypes": 64, "mass": 0.3, "sharpness": 5.0}
+    return {"GAP": average, "GSP": replace(average, pooling="gsp", pooling_settings=settings, loss="zsr/contrastive")}
