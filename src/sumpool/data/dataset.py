@@ -1,6 +1,7 @@
 """The one dataset: records, the names of their classes, and how images become tensors."""
 
 import copy
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
@@ -71,7 +72,7 @@ class Dataset(torch.utils.data.Dataset[Sample]):
         index, epoch, position = draw if isinstance(draw, Draw) else (int(draw), 0, int(draw))
         record = self.records[index]
         with naming(record.title):
-            if self.transform is None:
+            if self.transform is None or record.is_tokens:
                 image = self._untouched(record)
             else:
                 rng = np.random.default_rng((self.seed, epoch, position))
@@ -80,8 +81,8 @@ class Dataset(torch.utils.data.Dataset[Sample]):
 
     def _untouched(self, record: Record) -> Tensor:
         """Tokens as they are, or the full image as (C,H,W) uint8."""
-        if isinstance(record.source, np.ndarray) and record.source.dtype != np.uint8:
-            return torch.from_numpy(record.source)
+        if record.is_tokens:
+            return torch.as_tensor(record.source)
         image = open_image(record.source)
         pixels = np.array(decode(image, "L" if image.mode == "L" else "RGB"))
         return torch.from_numpy(pixels).reshape(*pixels.shape[:2], -1).permute(2, 0, 1).contiguous()
@@ -109,6 +110,17 @@ class Dataset(torch.utils.data.Dataset[Sample]):
             raise InputError(f"fold must be between 0 and {parts - 1}, got {part}")
         kept = [label for number, fold in enumerate(ranges) if number != part for label in fold]
         return self.of_classes(kept), self.of_classes(ranges[part])
+
+    def hold_out_images(self, parts: int, part: int) -> tuple["Dataset", "Dataset"]:
+        """The same for tests on known classes: of every class, the images number `part`, `part + parts`, … are held out."""
+        if not 0 <= part < parts:
+            raise InputError(f"fold must be between 0 and {parts - 1}, got {part}")
+        number: Counter[int] = Counter()
+        sides: tuple[list[Record], list[Record]] = [], []
+        for record in self.records:
+            sides[number[record.label] % parts == part].append(record)
+            number[record.label] += 1
+        return self.with_records(sides[0]), self.with_records(sides[1])
 
     @property
     def has_roles(self) -> bool:

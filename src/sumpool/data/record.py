@@ -32,3 +32,8 @@ class Record(NamedTuple):
     def title(self) -> str:
         """The path, or the name of an image that has none."""
         return str(self.source) if isinstance(self.source, Path) else self.name or "image in memory"
+
+    @property
+    def is_tokens(self) -> bool:
+        """Whether the source is token ids, which no transform changes."""
+        return isinstance(self.source, np.ndarray) and self.source.dtype != np.uint8

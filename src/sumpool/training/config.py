@@ -18,8 +18,9 @@ class TrainConfig:
         data_root: folder of published datasets (default: the SUMPOOL_DATA environment variable)
         data_settings: keyword arguments of the dataset
         validate_on: where models are selected: "val", the set's own validation split; "fold", a held-out range of the
-            training classes; "test", the test classes (old practice, not a fair estimate); "auto", val if there is one
-        folds: how many contiguous ranges the training classes are cut into for "fold"
+            training classes; "images", a part of every training class, for tests on the same classes; "test", the test
+            classes (old practice, not a fair estimate); "auto", val if there is one, else fold
+        folds: how many contiguous ranges the training classes, or parts each class, are cut into
         fold: which of them is held out
         backbone: name of a backbone (`sumpool list backbones`)
         backbone_settings: keyword arguments of the backbone
@@ -33,7 +34,7 @@ class TrainConfig:
         cache_gb: most gigabytes the cache may take; entries of other runs are removed, the longest unused first
         pooling: name of a pooling (`sumpool list poolings`)
         pooling_settings: keyword arguments of the pooling
-        dim: length of the embedding
+        dim: length of the embedding; null pools the backbone's own channels without a projection
         normalize: "unit", "lipschitz" or "none"
         loss: chain of loss names, such as zsr/xbm/original_contrastive
         loss_settings: keyword arguments per name of the chain
@@ -56,6 +57,7 @@ class TrainConfig:
         patience: validations without improvement after which training stops
         min_delta: smallest improvement of the score that counts
         score: the metric that selects the model
+        distance: how validation ranks embeddings: "cosine" or "euclidean"
         augment: "crop" random resized crops (photos), "shift" small shifts (small images), "none" the test transform
         crop_area: smallest and largest share of the image for "crop"
         flip: probability of mirroring a training image
@@ -72,7 +74,7 @@ class TrainConfig:
     dataset: str
     data_root: str | None = None
     data_settings: dict[str, Any] = field(default_factory=dict)
-    validate_on: Literal["auto", "val", "fold", "test"] = "auto"
+    validate_on: Literal["auto", "val", "fold", "images", "test"] = "auto"
     folds: int = 4
     fold: int = 3
     backbone: str = "resnet50"
@@ -87,7 +89,7 @@ class TrainConfig:
     cache_gb: float = 50.0
     pooling: str = "gsp"
     pooling_settings: dict[str, Any] = field(default_factory=dict)
-    dim: int = 128
+    dim: int | None = 128
     normalize: str = "unit"
     loss: str = "zsr/contrastive"
     loss_settings: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -109,6 +111,7 @@ class TrainConfig:
     patience: int = 15
     min_delta: float = 1e-5
     score: str = "map@r"
+    distance: Literal["cosine", "euclidean"] = "cosine"
     augment: Literal["crop", "shift", "none"] = "crop"
     crop_area: tuple[float, float] = (0.0244140625, 1.0)  # sides from 40 to 256 of a short side of 256
     flip: float = 0.5
@@ -123,8 +126,8 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         at_least = {"steps": 1, "validate_every": 1, "patience": 1, "chunk": 0, "warmup": 0, "plateau_patience": 0}
-        at_least |= {"lr": 0, "weight_decay": 0, "clip_norm": 0, "checkpoint_every": 0, "workers": 0, "dim": 1}
-        at_least |= {"cache_views": 0, "cache_gb": 0}
+        at_least |= {"lr": 0, "weight_decay": 0, "clip_norm": 0, "checkpoint_every": 0, "workers": 0}
+        at_least |= {"cache_views": 0, "cache_gb": 0} | ({} if self.dim is None else {"dim": 1})
         for name, low in at_least.items():
             if not getattr(self, name) >= low:
                 raise InputError(f"{name} must be at least {low}, got {getattr(self, name)}")

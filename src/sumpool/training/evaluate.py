@@ -10,6 +10,7 @@ from sumpool.data import Dataset, InOrder, Loader
 from sumpool.data.progress import counted
 from sumpool.embedder import Embedder
 from sumpool.retrieval import Metrics, retrieval_metrics
+from sumpool.retrieval.comparison import Distance
 from sumpool.retrieval.scores import CLUSTERING, find_score
 
 
@@ -43,13 +44,16 @@ def require_metrics(names: Iterable[str]) -> None:
             find_score(name)
 
 
-def score_dataset(embedder: Embedder, dataset: Dataset, metrics: tuple[str, ...], **loading: object) -> Metrics:
+def score_dataset(
+    embedder: Embedder, dataset: Dataset, metrics: tuple[str, ...], distance: Distance = "cosine", **loading: object
+) -> Metrics:
     """Retrieval metrics of a dataset; its queries against its gallery where it has both."""
     vectors, rows = embed_dataset(embedder, dataset, **loading)  # type: ignore[arg-type]
     labels = dataset.labels[rows]
     if not dataset.has_roles:
-        return retrieval_metrics(vectors, labels, metrics=metrics)
+        return retrieval_metrics(vectors, labels, metrics=metrics, distance=distance)
     roles = [dataset.records[int(row)].role for row in rows]
     query = torch.tensor([role != "gallery" for role in roles])
     gallery = torch.tensor([role != "query" for role in roles])
-    return retrieval_metrics(vectors[query], labels[query], vectors[gallery], labels[gallery], metrics=metrics)
+    parts = vectors[query], labels[query], vectors[gallery], labels[gallery]
+    return retrieval_metrics(*parts, metrics=metrics, distance=distance)

@@ -44,7 +44,7 @@ class Training:
         self.data = setup.create_data(config, dataset, self.embedder.backbone.preprocessing)
         if config.cache is not None:
             self.embedder, self.data = use_features(config, self.embedder, self.data, processes)
-        self.objective = setup.create_training_objective(config, self.data).to(processes.device)
+        self.objective = setup.create_training_objective(config, self.data, self.embedder.dim).to(processes.device)
         self.loader = setup.create_loader(config, self.data, processes)
         self.optimizer = create_optimizer(config, self.embedder, self.objective)
         model = forward_model(self.embedder, config.compile, processes)
@@ -111,7 +111,8 @@ class Training:
         config, started = self.config, time.perf_counter()
         model = self.embedder if self.average is None else self.average.model
         names = (*METRICS, config.score) if config.score not in METRICS else METRICS
-        metrics = score_dataset(model, self.data.validation, names, workers=config.readers, bad=config.bad_images)
+        loading = {"workers": config.readers, "bad": config.bad_images}
+        metrics = score_dataset(model, self.data.validation, names, config.distance, **loading)
         score = agreed(metrics[config.score], self.processes.device)
         if math.isnan(score):
             raise InputError(f"{self.data.validation!r} gives no {config.score}: no image has another of its class")

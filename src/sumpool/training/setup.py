@@ -66,7 +66,7 @@ def join_batchnorms(config: TrainConfig, embedder: Embedder, processes: Processe
 
 
 def create_data(config: TrainConfig, dataset: Dataset, preprocessing: Preprocessing) -> Data:
-    """Training and validation images; their classes are disjoint."""
+    """Training and validation images."""
     train, validation = split(dataset, config)
     return Data(
         train.transformed(training_transform(config, preprocessing), config.seed),
@@ -81,8 +81,8 @@ def split(dataset: Dataset, config: TrainConfig) -> tuple[Dataset, Dataset]:
     if chosen == "auto":
         chosen = "val" if "val" in splits else "fold"
     train = dataset.split("train")
-    if chosen == "fold":
-        return train.hold_out(config.folds, config.fold)
+    if chosen in ("fold", "images"):
+        return (train.hold_out if chosen == "fold" else train.hold_out_images)(config.folds, config.fold)
     if chosen not in splits:
         raise InputError(f"{dataset.name} has no {chosen} split to validate on; use validate_on fold")
     return train, dataset.split(chosen)
@@ -112,9 +112,9 @@ def create_loader(config: TrainConfig, data: Data, processes: Processes) -> Load
     return Loader(data.train, sampler, config.readers, bad=config.bad_images, pin_memory=pin)
 
 
-def create_training_objective(config: TrainConfig, data: Data) -> Objective:
-    """The objective over the training classes."""
+def create_training_objective(config: TrainConfig, data: Data, dim: int) -> Objective:
+    """The objective over the training classes and embeddings of length `dim`."""
     torch.manual_seed(config.seed + 1)
     return create_objective(
-        config.loss, len(data.train.classes), config.dim, preset=config.preset, settings=config.loss_settings
+        config.loss, len(data.train.classes), dim, preset=config.preset, settings=config.loss_settings
     )
