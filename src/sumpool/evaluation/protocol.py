@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from sumpool.errors import InputError
-from sumpool.evaluation.engines import Trial
+from sumpool.evaluation.engines import Trial, complete
 from sumpool.evaluation.methods import Method, applicable, expand, parse_method
 from sumpool.evaluation.trial import Part
 from sumpool.registry import lookup
@@ -73,7 +73,7 @@ class Protocol:
 
     def missing(self, folder: Path) -> list[Trial]:
         """The trainings that are not complete."""
-        return [trial for trial in self.trials(folder) if not (trial[1] / f"{self.scored_on}.safetensors").exists()]
+        return [trial for trial in self.trials(folder) if not complete(trial, self.scored_on)]
 
     def save(self, folder: Path) -> None:
         """Write the file."""
