@@ -206,7 +206,7 @@ def test_queries_without_score_are_dropped_for_both() -> None:
 @given(seed=st.integers(0, 10**6), level=st.floats(0.5, 0.999), shift=st.floats(-0.5, 0.5))
 @settings(max_examples=60, deadline=None)
 def test_p_is_small_exactly_when_the_interval_excludes_zero(seed: int, level: float, shift: float) -> None:
-    result = compare(crossed(seed, (3, 12)) + shift, crossed(seed + 1, (2, 12)), level=level, resamples=50)
+    result = compare(crossed(seed, (3, 12)) + shift, crossed(seed + 1, (2, 12)), level=level, resamples=100)
     assert (result.p < 1 - level) == (not result.difference.low <= 0 <= result.difference.high)
 
 
@@ -267,7 +267,7 @@ GOOD = np.zeros((2, 4))
         (lambda: estimate([[0.5, 0.6]], [7, 7]), "nothing varies"),
         (lambda: estimate(GOOD, level=1.0), "0 < level < 1"),
         (lambda: estimate(GOOD, level=95), "0 < level < 1"),
-        (lambda: compare(GOOD, GOOD, resamples=0), "resamples ≥ 1"),
+        (lambda: compare(GOOD, GOOD, resamples=10), "resamples ≥ 100, got 0.95 and 10"),
         (lambda: collections(GOOD), r"\(folds, repeats, queries\), got \(2, 4\)"),
         (lambda: holm([0.1, 1.2]), "p-values in"),
         (lambda: holm([0.1, np.nan]), "p-values in"),

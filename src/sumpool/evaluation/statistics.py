@@ -143,8 +143,8 @@ def _published(scores: Array) -> float:
 
 def _infer(effects: Effects, std: float, level: float, resamples: int, seed: int) -> tuple[Estimate, float]:
     """Estimate of the mean, and the p-value of that mean being 0."""
-    if not 0 < level < 1 or resamples < 1:
-        raise InputError(f"statistics expect 0 < level < 1 and resamples ≥ 1, got {level} and {resamples}")
+    if not 0 < level < 1 or resamples < 100:
+        raise InputError(f"statistics expect 0 < level < 1 and resamples ≥ 100, got {level} and {resamples}")
     repeats = [len(training) for training in effects.trainings]
     if max(*repeats, len(effects.units)) == 1:
         raise InputError("statistics expect several trainings, queries or classes, got one of each, so nothing varies")
