@@ -72,7 +72,11 @@ def run(args: argparse.Namespace) -> None:
     protocol = create_protocol(args.protocol, args.method, args.given, args.repeats, args.command)
     name = re.sub(r"[^\w.-]+", "-", Path(protocol.dataset).name)
     folder = args.out or Path("out") / f"{protocol.kind}-{name}"
-    run_protocol(folder, protocol, engine(args))
+    try:
+        run_protocol(folder, protocol, engine(args))
+    except KeyboardInterrupt:
+        print(f"stopped with everything saved in {folder}; the same command continues", file=sys.stderr)
+        raise
     show(write_summary(folder, load_results(folder)))
     print(folder / "results.json")
 
@@ -94,18 +98,17 @@ def show(summary: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    repeats = f"{summary['folds']} folds × {summary['repeats']} repeats"
-    title = f"{summary['protocol']} protocol on {summary['dataset']}, {repeats}, {summary['scored on']} classes"
-    if summary["selected on test"]:
-        title += "\nMODELS SELECTED ON THE TEST SET"
-    caption = (
-        f"percent: mean ± standard deviation over {summary['collections']} collections "
-        "[95 % interval over trainings and classes]; p-values adjusted (Holm)"
-    )
+    scored, repeats = summary["scored on"], summary["repeats"]
+    title = f"{summary['protocol']} protocol on {summary['dataset']}: {scored} classes, "
+    title += f"{summary['folds']} folds × {repeats} repeats" if summary["folds"] > 1 else f"{repeats} repeats"
+    title += "\nMODELS SELECTED ON THE TEST SET" if summary["selected on test"] else ""
+    over = "trainings and classes" if repeats > 1 else "classes only, since nothing was repeated"
+    spread = f" ± standard deviation of {summary['collections']} collections" if repeats > 1 else ""
+    caption = f"percent: mean{spread} [95 % interval over {over}]; p adjusted for the number of methods (Holm)"
     columns = ("method", "D", *(metric.upper() for metric in METRICS), "MAP@R − first", "p")
     table = Table(*columns, title=title, caption=caption)
     for method in summary["methods"]:
-        for row in rows(method, summary["repeats"]):
+        for row in rows(method, repeats):
             table.add_row(*row)
     Console(width=None if sys.stdout.isatty() else 160).print(table)
 
@@ -115,7 +118,7 @@ def rows(method: dict[str, Any], repeats: int) -> list[list[str]]:
     lines = []
     for kind, dim in (("single", method["dim"]), ("ensemble", method.get("ensemble dim"))):
         if method[kind] is not None:
-            scores = [_cell(method[kind][metric]) for metric in METRICS]
+            scores = [_cell(method[kind][metric], repeats) for metric in METRICS]
             lines.append([method["method"], str(dim), *scores, *_difference(method.get("comparison", {}).get(kind))])
     if "best" in method:
         best = [f"{100 * method['best'][metric]:.2f}" for metric in METRICS]
@@ -123,9 +126,10 @@ def rows(method: dict[str, Any], repeats: int) -> list[list[str]]:
     return lines
 
 
-def _cell(value: dict[str, Any]) -> str:
+def _cell(value: dict[str, Any], repeats: int) -> str:
     low, high = value["ci95"]
-    return f"{100 * value['mean']:.2f} ± {100 * value['std']:.2f} [{100 * low:.2f}, {100 * high:.2f}]"
+    spread = f" ± {100 * value['std']:.2f}" if repeats > 1 else ""
+    return f"{100 * value['mean']:.2f}{spread} [{100 * low:.2f}, {100 * high:.2f}]"
 
 
 def _difference(comparison: dict[str, Any] | None) -> list[str]:

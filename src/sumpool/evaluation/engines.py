@@ -19,6 +19,7 @@ from sumpool.evaluation.trial import Part, run_trial
 from sumpool.training.config import TrainConfig
 
 Trial: TypeAlias = tuple[TrainConfig, Path]
+WORKER = [sys.executable, "-m", "sumpool.evaluation.worker"]
 
 
 def run_trials(trials: Sequence[Trial], jobs: int = 1, part: Part = "test") -> None:
@@ -80,7 +81,7 @@ class _Worker:
     def __init__(self, count: int) -> None:
         self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "sumpool.evaluation.worker"],
+            WORKER,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.errors,
