@@ -4,9 +4,9 @@ BIN := .venv/bin
 # One busy neighbour makes spinning OpenMP threads many times slower; passive waiting costs nothing.
 export OMP_WAIT_POLICY := PASSIVE
 
-.PHONY: demo test test-slow setup check bench clean
+.PHONY: demo test test-slow setup check bench studies clean
 demo: setup
-	$(BIN)/sumpool study toy --out out/toy
+	$(BIN)/sumpool demo --out out/demo
 
 test: setup
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto -m "not slow"
@@ -28,6 +28,10 @@ check: setup
 
 bench: setup
 	$(BIN)/python -m benchmarks
+
+# Every page and picture of docs/studies; SUMPOOL_DATA names the folder of the datasets. Continues where it stopped.
+studies: setup
+	$(BIN)/sumpool study all --scale cpu --jobs 2 --out docs/studies
 
 clean:
 	rm -rf .venv build dist out src/*.egg-info

@@ -1,17 +1,16 @@
-"""`sumpool study`: run one study and write its figures and numbers."""
+"""`sumpool study`: run one study, or all, and write their figures and numbers."""
 
 import argparse
 from pathlib import Path
 
+from sumpool.errors import InputError
 from sumpool.registry import lookup
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
-    parser.add_argument("name", help="which study; `sumpool list studies` shows them")
-    parser.add_argument(
-        "--scale", default="cpu", help="smoke (seconds), cpu (minutes on two cores), paper (default: cpu)"
-    )
+    parser.add_argument("name", help="which study (`sumpool list studies` shows them), or all")
+    parser.add_argument("--scale", default="cpu", help="smoke (seconds), cpu (minutes on two cores; default), paper")
     parser.add_argument("--out", type=Path, help="folder for figures and numbers (default: out/NAME)")
     parser.add_argument("--data-root", help="folder of the datasets (default: the SUMPOOL_DATA environment variable)")
     parser.add_argument("--jobs", type=int, default=1, help="trainings side by side (default: 1)")
@@ -20,9 +19,31 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Run the study."""
     from sumpool.studies import STUDIES
+    from sumpool.studies.base import overview
+
+    out = args.out or Path("out") / args.name
+    if args.name != "all":
+        lookup("study", STUDIES, args.name)
+        _one(args.name, out, args)
+        return
+    failed = []
+    for name in STUDIES:
+        try:
+            _one(name, out / name, args)
+        except InputError as reason:  # data that is not here stops one study, not the others
+            failed.append(f"{name}: {reason}")
+    (out / "README.md").write_text(overview(out))
+    print(out / "README.md")
+    if failed:
+        raise InputError(f"not all studies ran: {'; '.join(failed)}")
+
+
+def _one(name: str, out: Path, args: argparse.Namespace) -> None:
+    from sumpool.studies import STUDIES
     from sumpool.studies.base import Call, run_study
 
-    study = lookup("study", STUDIES, args.name)
-    out = args.out or Path("out") / args.name
-    outcome = run_study(study, Call(args.scale, out, args.data_root, args.jobs))
-    print(f"{outcome.body}\n\n{outcome.verdict}: {outcome.reason}\n{out / 'README.md'}\n{out / 'results.json'}")
+    outcome = run_study(STUDIES[name], Call(args.scale, out, args.data_root, args.jobs))
+    print(
+        f"{outcome.body}\n\n{outcome.verdict}: {outcome.reason}\n{out / 'README.md'}\n{out / 'results.json'}",
+        flush=True,
+    )

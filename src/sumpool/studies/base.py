@@ -12,7 +12,8 @@ import json
 import os
 import platform
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -38,6 +39,11 @@ class Call:
         if self.scale not in SCALES:
             raise InputError(f"scale must be one of {', '.join(SCALES)}, got {self.scale!r}")
 
+    @property
+    def work(self) -> Path:
+        """Folder of the trainings, which a second call continues; not among the pages, except for a smoke run."""
+        return (self.out if self.scale == "smoke" else Path("out") / self.out.name / self.scale) / "runs"
+
     def pick(self, smoke: Any, cpu: Any, paper: Any) -> Any:
         """What belongs to the scale."""
         return {"smoke": smoke, "cpu": cpu, "paper": paper}[self.scale]
@@ -58,14 +64,25 @@ Study: TypeAlias = Callable[[Call], Outcome]
 def run_study(study: Study, call: Call) -> Outcome:
     """Run a study; write its numbers and its page."""
     call.out.mkdir(parents=True, exist_ok=True)
-    started = time.perf_counter()
-    outcome = study(call)
-    seconds = time.perf_counter() - started
-    about = {"scale": call.scale, "seconds": round(seconds), "verdict": outcome.verdict}
+    with timed(call.work / "seconds.txt") as clock:
+        outcome = study(call)
+    seconds = float(clock.read_text())
+    about = {"scale": call.scale, "seconds": round(seconds), "verdict": outcome.verdict, "reason": outcome.reason}
     text = json.dumps({**outcome.results, **about}, indent=1, ensure_ascii=False, allow_nan=False)
     (call.out / "results.json").write_text(text + "\n")
     (call.out / "README.md").write_text(page(study, call.scale, outcome, seconds))
     return outcome
+
+
+@contextmanager
+def timed(clock: Path) -> Iterator[Path]:
+    """Add the time spent inside to a file: a study that was interrupted and continued took both times."""
+    before, started = float(clock.read_text()) if clock.exists() else 0.0, time.perf_counter()
+    try:
+        yield clock
+    finally:
+        clock.parent.mkdir(parents=True, exist_ok=True)
+        clock.write_text(f"{before + time.perf_counter() - started:.1f}")
 
 
 def page(study: Study, scale: str, outcome: Outcome, seconds: float) -> str:
@@ -82,8 +99,18 @@ def page(study: Study, scale: str, outcome: Outcome, seconds: float) -> str:
 
 **Verdict: {outcome.verdict}.** {outcome.reason}
 
-This run took {duration(seconds)} ({machine}); its numbers are in [results.json](results.json).
+It took {duration(seconds)} ({machine}); its numbers are in [results.json](results.json).
 """
+
+
+def overview(folder: Path) -> str:
+    """A page over the studies in a folder: what each found, how it compares with the claim, and how long it took."""
+    rows = []
+    for path in sorted(folder.glob("*/results.json")):
+        found, name = json.loads(path.read_text()), path.parent.name
+        entry = {"study": f"[{name}]({name}/README.md)", "verdict": found["verdict"], "found": found["reason"]}
+        rows.append({**entry, "scale": found["scale"], "took": duration(found["seconds"])})
+    return f"# Studies\n\n{markdown_table(rows)}\n"
 
 
 def duration(seconds: float) -> str:
