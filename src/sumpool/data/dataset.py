@@ -112,7 +112,7 @@ class Dataset(torch.utils.data.Dataset[Sample]):
         return self.of_classes(kept), self.of_classes(ranges[part])
 
     def hold_out_images(self, parts: int, part: int) -> tuple["Dataset", "Dataset"]:
-        """The same for tests on known classes: of every class, the images number `part`, `part + parts`, … are held out."""
+        """The same for tests on known classes: of every class, each `parts`-th image is held out."""
         if not 0 <= part < parts:
             raise InputError(f"fold must be between 0 and {parts - 1}, got {part}")
         number: Counter[int] = Counter()

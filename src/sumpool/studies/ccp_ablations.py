@@ -1,0 +1,121 @@
+"""CCP ablations: pull and number of proxies, pool, alternation, batch size (figures 3.5 to 3.8 of the thesis).
+
+Command: `sumpool study ccp-ablations --scale cpu --out docs/studies/ccp-ablations` (about MINUTES minutes on one core,
+with omniglot in the data folder; the trainings stay in `out/ccp-ablations`, and the command again continues there).
+
+Claim: (3.5) without a pull λ towards the previous solution retrieval is worse, and with a large one too; more proxies
+per class help and saturate. (3.6) More proxies and larger pools help; with one proxy, a pool is no better than a random
+pick. (3.7) Alternating problems beat a single problem with as many proxies, and problems differ much in length. (3.8)
+The contrastive loss needs large batches; with CCP, batches of 16 do as well as 128.
+
+Setting: the thesis fine-tunes BN-Inception on CUB and Cars with the contrastive loss C2 (scale `paper`, CUB, with
+`--data-root`). At scale `cpu`: 80 Omniglot characters train, 40 select the model, 100 of other alphabets test, 20
+drawers each; a network of three convolutions, pretrained on printed letters (`glyphs`), is fine-tuned for 600 steps
+with a validation every 25. Unless varied: K = 8 proxies, pools of b = 12 images, λ = 2·10⁻⁴, batches of 8 × 4. The
+search is Bayesian, on validation MAP@R, as in the thesis; all else is test MAP@R with intervals over seeds and test
+classes.
+
+Measured: TO BE WRITTEN
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sumpool.evaluation.statistics import compare, estimate
+from sumpool.evaluation.trial import load_embedded
+from sumpool.studies.base import Call, Outcome, Verdict, markdown_table
+from sumpool.studies.ccp_arms import POOLS, cell, problem_lengths, search, setting, train_arms
+from sumpool.studies.ccp_figures import draw_alternation, draw_proxies
+from sumpool.studies.comparison import per_query, shown
+
+
+class Claim(NamedTuple):
+    """A difference in MAP@R between two groups of arms, claimed to be above 0, or not to be."""
+
+    more: Sequence[str]
+    less: Sequence[str]
+    above: bool = True
+
+
+CLAIMS = {
+    "λ = 0.0002 beats λ = 0 (3.5)": Claim(["CCP"], ["λ = 0"]),
+    "λ = 0.0002 beats λ = 10 (3.5)": Claim(["CCP"], ["λ = 10"]),
+    "8 proxies beat 1 (3.5, 3.6)": Claim([cell(8, b) for b in POOLS], [cell(1, b) for b in POOLS]),
+    "with 4 or 8 proxies, pools of 12 or 16 beat random picks (3.6)": Claim(
+        [cell(k, b) for k in (4, 8) for b in (12, 16)], [cell(k, 1) for k in (4, 8)]
+    ),
+    "with 1 proxy, pools of 12 or 16 do not beat a random pick (3.6)": Claim(
+        [cell(1, 12), cell(1, 16)], [cell(1, 1)], above=False
+    ),
+    "alternating beats one problem (3.7)": Claim(["CCP"], ["one problem"]),
+    "the contrastive loss is better in batches of 128 than of 16 (3.8)": Claim(
+        ["contrastive, batch 128"], ["contrastive, batch 16"]
+    ),
+    "CCP is not (3.8)": Claim(["CCP, batch 128"], ["CCP, batch 16"], above=False),
+}
+
+
+def ccp_ablations(call: Call) -> Outcome:
+    """CCP ablations: λ × proxies, pool × proxies, alternating or not, batch size (figures 3.5 to 3.8)."""
+    work = call.pick(call.out, Path("out/ccp-ablations/cpu"), Path("out/ccp-ablations/paper")) / "runs"
+    base = setting(call, work)
+    folders = train_arms(base, work, call)
+    results = measured(folders)
+    results["search"] = search(base, work / "search", call.pick(4, 14, 40))
+    results["steps per problem"] = [steps for folder in folders["CCP"] for steps in problem_lengths(folder)]
+    draw_proxies(results, call.out / "proxies.png")
+    draw_alternation(results, call.out / "alternation.png")
+    verdict, reason = judged(results["claims"])
+    return Outcome(results, body(results), verdict, reason)
+
+
+def measured(folders: Mapping[str, Sequence[Path]]) -> dict[str, Any]:
+    """MAP@R of every arm, CCP against one problem, and the differences that are claimed."""
+    runs = {name: [load_embedded(folder) for folder in some] for name, some in folders.items()}
+    scores = {name: per_query(some, ("map@r",), "euclidean")["map@r"] for name, some in runs.items()}
+    classes = runs["CCP"][0].labels.numpy()
+
+    def difference(claim: Claim) -> dict[str, Any]:
+        groups = [np.concatenate([scores[name] for name in group]) for group in (claim.more, claim.less)]
+        return compare(groups[0], groups[1], classes).difference.json()
+
+    means = {name: {"map@r": estimate(some, classes).json()} for name, some in scores.items()}
+    claims = {text: difference(claim) for text, claim in CLAIMS.items()}
+    return {**means, "difference": {"map@r": claims["alternating beats one problem (3.7)"]}, "claims": claims}
+
+
+def judged(differences: Mapping[str, Any]) -> tuple[Verdict, str]:
+    """A claim holds where the whole interval is above 0, or, if it denies a difference, where it is not."""
+    held = [text for text, found in differences.items() if (found["ci95"][0] > 0) == CLAIMS[text].above]
+    missed = [text for text in differences if text not in held]
+    verdict: Verdict = "not reproduced" if not held else "partly reproduced" if missed else "reproduced"
+    reason = f"Held: {'; '.join(held) or 'nothing'}."
+    return verdict, reason + (f" Not shown: {'; '.join(missed)}." if missed else "")
+
+
+def body(results: Mapping[str, Any]) -> str:
+    """Figures and tables."""
+    held = judged(results["claims"])[1].partition(" Not shown")[0]
+    claims = [
+        {"claim": text, "difference in MAP@R": shown(found), "holds": "yes" if text in held else "not shown"}
+        for text, found in results["claims"].items()
+    ]
+    names = ("contrastive", "one problem", "CCP", "λ = 0", "λ = 10")
+    arms = [{"arm": name, "MAP@R": shown(results[name]["map@r"])} for name in names]
+    best, steps = results["search"][0], results["steps per problem"]
+    found = f"λ = {best['pull']:.2g} and K = {best['proxies']} (validation MAP@R {100 * best['map@r']:.1f})"
+    lengths = f"{min(steps)} to {max(steps)} steps, half of them at most {int(np.median(steps))}"
+    return f"""{markdown_table(claims)}
+
+{markdown_table(arms)}
+
+![λ × proxies and pool × proxies](proxies.png)
+
+The search's best trial has {found}.
+
+![alternation, lengths of problems, batch size](alternation.png)
+
+The {len(steps)} problems of CCP that ended took {lengths}."""
