@@ -1,5 +1,6 @@
 """Pages that need nothing besides themselves: style for light and dark, tables that sort, pictures inside the file."""
 
+import json
 from base64 import b64encode
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from html import escape
@@ -78,7 +79,7 @@ def _cell(cell: Cell, kind: str) -> str:
     if isinstance(cell, str):
         return f"<td{_class(kind)}>{escape(cell)}</td>"
     detail = f"<small>{escape(cell.detail)}</small>" if cell.detail else ""
-    return f'<td{_class(kind)} data-value="{cell.value!r}">{escape(cell.text)}{detail}</td>'
+    return f'<td{_class(kind)} data-value="{json.dumps(cell.value)}">{escape(cell.text)}{detail}</td>'
 
 
 def _class(kind: str) -> str:

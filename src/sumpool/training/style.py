@@ -25,6 +25,8 @@ svg polyline { fill: none; stroke: var(--curve); stroke-width: 1.5 } svg circle 
 .example img { display: block; width: 6rem; height: 6rem; border: 3px solid var(--line) }
 .example .right img { border: 3px solid var(--right) } .example .wrong img { border: 3px dashed var(--wrong) }
 .example figcaption { font-size: .8rem; line-height: 1.3 }
+svg .zero { stroke: var(--faint); stroke-dasharray: 3 3 } svg .interval { stroke: var(--curve); stroke-width: 2 }
+svg .name { fill: var(--ink); font-size: 12px } svg .open { fill: var(--paper); stroke: var(--curve); stroke-width: 2 }
 pre { overflow-x: auto; padding: .75rem; border: 1px solid var(--line); border-radius: .4rem; font-size: .85rem;
   overflow-wrap: normal }
 .scroll { overflow-x: auto; margin: 1rem 0; border: 1px solid var(--line); border-radius: .4rem }

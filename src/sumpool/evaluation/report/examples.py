@@ -13,6 +13,7 @@ from sumpool.data import CentreCrop, Dataset
 from sumpool.embedder import Embedder
 from sumpool.explain import explain
 from sumpool.retrieval import Index
+from sumpool.retrieval.comparison import Distance
 from sumpool.retrieval.sheet import heat
 from sumpool.training.page import image
 
@@ -25,7 +26,14 @@ def example_rows(dataset: Dataset, count: int) -> list[int]:
     return [queries[round(place)] for place in np.linspace(0, len(queries) - 1, min(count, len(queries)))]
 
 
-def examples(embedder: Embedder, dataset: Dataset, vectors: Tensor, rows: Sequence[int], k: int = 6) -> str:
+def examples(
+    embedder: Embedder,
+    dataset: Dataset,
+    vectors: Tensor,
+    rows: Sequence[int],
+    k: int = 6,
+    distance: Distance = "cosine",
+) -> str:
     """HTML of some queries, each with its weight map and its k nearest images, right ones and wrong ones marked.
 
     Args:
@@ -34,15 +42,18 @@ def examples(embedder: Embedder, dataset: Dataset, vectors: Tensor, rows: Sequen
         vectors: (N,D) its embedding of every image of the dataset.
         rows: which images are the queries.
         k: how many neighbours to show.
+        distance: what ranks them.
     """
-    found = neighbours(dataset, vectors, rows, k)
+    found = neighbours(dataset, vectors, rows, k, distance)
     return "\n".join(_example(embedder, dataset, row, hits) for row, hits in zip(rows, found, strict=True))
 
 
-def neighbours(dataset: Dataset, vectors: Tensor, rows: Sequence[int], k: int) -> list[list[tuple[int, float]]]:
+def neighbours(
+    dataset: Dataset, vectors: Tensor, rows: Sequence[int], k: int, distance: Distance = "cosine"
+) -> list[list[tuple[int, float]]]:
     """Rows and similarities of the k nearest images of each query; where every image is both, without itself."""
     gallery = torch.tensor([row for row, record in enumerate(dataset.records) if record.role != "query"])
-    index = Index(vectors[gallery], [{}] * len(gallery))
+    index = Index(vectors[gallery], [{}] * len(gallery), distance=distance)
     hits = index.search(vectors[torch.tensor(rows)], k + 1)
     pairs = zip(rows, gallery[hits.items].tolist(), hits.scores.tolist(), strict=True)
     return [

@@ -1,0 +1,28 @@
+"""What a report takes from the folders of trainings: configuration, validation scores, the best of several runs."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import yaml
+
+from sumpool.training.config import TrainConfig
+from sumpool.training.curves import Line
+from sumpool.training.run import CONFIG, Run
+
+
+def run_config(folder: Path) -> TrainConfig:
+    """The configuration of a run."""
+    return TrainConfig.from_dict(yaml.safe_load((folder / CONFIG).read_text()))
+
+
+def validation_line(folder: Path) -> Line:
+    """Validation score over the steps, its best marked."""
+    score = run_config(folder).score
+    points = [(entry["step"], float(entry[score])) for entry in Run(folder).entries() if score in entry]
+    mark = max(points, key=lambda point: point[1])[0] if points else None
+    return Line(points, mark, folder.name)
+
+
+def best_run(folders: Sequence[Path]) -> Path:
+    """The run with the highest validation score: choosing by test scores would flatter."""
+    return max(folders, key=lambda folder: max((y for _, y in validation_line(folder).points), default=0.0))

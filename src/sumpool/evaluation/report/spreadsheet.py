@@ -1,0 +1,65 @@
+"""The numbers of a report as CSV: one line per method, embedding and metric, for other programs to read."""
+
+import csv
+from collections.abc import Sequence
+from io import StringIO
+from typing import Any
+
+from sumpool.evaluation.report.beside import published_beside, setting_remark
+from sumpool.evaluation.report.groups import Group, metrics
+from sumpool.evaluation.summary import WARNING
+
+
+def comma_separated(groups: Sequence[Group]) -> str:
+    """One line per method, embedding and metric; scores in percent, as published."""
+    rows = [
+        row
+        for group in groups
+        for kind in group.kinds
+        for number in range(len(group.results))
+        for row in _csv_rows(group, kind, number)
+    ]
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    file = StringIO()
+    writer = csv.DictWriter(file, names, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(map(_harmless, rows))
+    return file.getvalue()
+
+
+def _csv_rows(group: Group, kind: str, number: int) -> list[dict[str, Any]]:
+    result, entry = group.results[number], group.methods[number]
+    beside = published_beside(result, kind)
+    common = {
+        "dataset": result.dataset, "protocol": result.protocol, "scored_on": result.scored_on,
+        "remark": WARNING if result.selected_on_test else "", "method": result.method, "embedding": kind,
+        "dim": entry["dim"] if kind == "single" else entry["ensemble dim"], "trainings": len(result.runs),
+        "queries": len(result.labels),
+    }  # fmt: skip
+    rows = []
+    for metric in metrics(result):
+        found = entry[kind][metric]
+        row = common | {"metric": metric, **_percent(found, "mean"), "std": f"{100 * found['std']:.4f}"}
+        if number:
+            compared = entry["comparison"][kind][metric]
+            row |= {"reference": group.first.method, **_percent(compared, "difference")}
+            row |= {name.replace(" ", "_"): f"{compared[name]:.6g}" for name in ("p", "p holm", "effect")}
+        for (name, source), printed in beside.items():
+            if name == metric:
+                row |= {f"published ({source})": printed.value, f"published std ({source})": printed.std or ""}
+                row |= {"published_remark": " ".join(filter(None, [printed.note, setting_remark(result, printed)]))}
+        rows.append(row)
+    return rows
+
+
+def _percent(found: dict[str, Any], name: str) -> dict[str, str]:
+    """A number and the ends of its interval."""
+    low, high = found["ci95"]
+    values = {name: found[name], f"{name}_low": low, f"{name}_high": high}
+    return {key: f"{100 * value:.4f}" for key, value in values.items()}
+
+
+def _harmless(row: dict[str, Any]) -> dict[str, Any]:
+    """The row with names that a spreadsheet does not take for formulas."""
+    names = {name: row[name] for name in ("dataset", "method", "reference") if name in row}
+    return row | {name: f"'{text}" for name, text in names.items() if text.startswith(("=", "+", "-", "@", "\t", "\r"))}
