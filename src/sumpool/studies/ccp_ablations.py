@@ -60,11 +60,10 @@ CLAIMS = {
 
 def ccp_ablations(call: Call) -> Outcome:
     """CCP ablations: λ × proxies, pool × proxies, alternating or not, batch size (figures 3.5 to 3.8)."""
-    work = call.pick(call.out, Path("out/ccp-ablations/cpu"), Path("out/ccp-ablations/paper")) / "runs"
-    base = setting(call, work)
-    folders = train_arms(base, work, call)
+    base = setting(call)
+    folders = train_arms(base, call)
     results = measured(folders)
-    results["search"] = search(base, work / "search", call.pick(4, 14, 40))
+    results["search"] = search(base, call.work / "search", call.pick(4, 14, 40))
     results["steps per problem"] = [steps for folder in folders["CCP"] for steps in problem_lengths(folder)]
     draw_proxies(results, call.out / "proxies.png")
     draw_alternation(results, call.out / "alternation.png")

@@ -39,17 +39,17 @@ SMALL: dict[str, Any] = {
 }
 
 
-def setting(call: Call, work: Path) -> TrainConfig:
+def setting(call: Call) -> TrainConfig:
     """The contrastive loss with CCP as the thesis has it, at the size of the scale."""
     if call.scale == "paper":
         published = protocol_settings("tuning", "cub", "ccp/contrastive", "gap")
         return TrainConfig("cub", call.data_root, **published | METHOD | {"patience": 40})
-    letters: dict[str, Any] = {"dataset": "glyphs", "data_settings": call.pick({"classes": 80, "per_class": 4}, {}, {})}
+    letters: dict[str, Any] = {"dataset": "glyphs", "data_settings": call.pick({"classes": 80, "per_class": 3}, {}, {})}
     pace = call.pick({"steps": 2, "validate_every": 2}, {"steps": 800, "validate_every": 200}, {})
     first = {"lr": 2e-3, "freeze_batchnorm": False, "classes_per_batch": 16}
-    weights = str(pretrained(TrainConfig(**letters | METHOD | SMALL | PLAIN | pace | first), work))
+    weights = str(pretrained(TrainConfig(**letters | METHOD | SMALL | PLAIN | pace | first), call.work))
     if call.scale == "cpu":
-        letters = {"dataset": str(characters(work / "characters.npz", call.data_root)), "folds": 3, "fold": 2}
+        letters = {"dataset": str(characters(call.work / "characters.npz", call.data_root)), "folds": 3, "fold": 2}
     pace = call.pick({"steps": 3, "validate_every": 1}, {"steps": 500, "validate_every": 25, "lr": 1e-3}, {})
     config = TrainConfig(**letters | METHOD | SMALL | pace, weights=weights)
     quick: Point = {"ccp_settings.patience": 1, "ccp_settings.min_delta": 1.0}
@@ -105,11 +105,11 @@ def changed(base: TrainConfig, point: Point) -> TrainConfig:
     return TrainConfig.from_dict(put(asdict(base), point))
 
 
-def train_arms(base: TrainConfig, work: Path, call: Call) -> dict[str, list[Path]]:
+def train_arms(base: TrainConfig, call: Call) -> dict[str, list[Path]]:
     """Train every arm with several seeds; its run folders. Arms with the same configuration share theirs."""
     seeds = call.pick(1, 3, 3)
     configs = {name: [replace(config, seed=seed) for seed in range(seeds)] for name, config in arms(base).items()}
-    folders = {name: [run_folder(work, "run", config) for config in some] for name, some in configs.items()}
+    folders = {name: [run_folder(call.work, "run", config) for config in some] for name, some in configs.items()}
     trials = {folder: config for name in configs for folder, config in zip(folders[name], configs[name], strict=True)}
     run_trials([(config, folder) for folder, config in trials.items()], call.jobs)
     return folders

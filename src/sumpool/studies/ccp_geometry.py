@@ -43,12 +43,11 @@ PER_CLASS, POOL = 4, 16
 
 def ccp_geometry(call: Call) -> Outcome:
     """CCP in the plane: proxies, covering radius and retrieval before and after alternating (figure 3.2)."""
-    work = call.pick(call.out, Path("out/ccp-geometry/cpu"), Path("out/ccp-geometry/paper")) / "runs"
     folders: dict[str, list[Path]] = {}
     runs: dict[str, list[Embedded]] = {}
     for name in (ONE, PROXIES, SAMPLES):
         configs = [setting(call, name, seed) for seed in range(call.pick(2, 3, 5))]
-        folders[name] = [run_folder(work, name, config) for config in configs]
+        folders[name] = [run_folder(call.work, name, config) for config in configs]
         pairs = zip(configs, folders[name], strict=True)
         runs[name] = [run_recorded(config, folder, name == SAMPLES) for config, folder in pairs]
     numbers = measured(runs)
