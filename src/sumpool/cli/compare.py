@@ -59,6 +59,9 @@ def _unlike(b: "MethodResult", a: "MethodResult") -> str:
     for name, said in names.items():
         if getattr(a, name) != getattr(b, name):
             return f"A and B cannot be compared: {said} is {getattr(a, name)} for A and {getattr(b, name)} for B"
+    if a.selected_on_test != b.selected_on_test:
+        letter = "A" if a.selected_on_test else "B"
+        return f"A and B cannot be compared: only {letter} was selected on the test classes, which flatters it"
     return f"A and B cannot be compared: their queries or folds differ, {len(a.labels)} and {len(b.labels)} queries"
 
 

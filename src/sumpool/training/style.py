@@ -14,7 +14,8 @@ h1 { font-size: 1.4rem } h2 { font-size: 1.1rem; margin-top: 2rem } h3 { font-si
 p { color: var(--faint) } p.warning { color: var(--ink); border-left: 4px solid var(--other); padding-left: .75rem }
 dl { display: flex; flex-wrap: wrap; gap: .5rem 2rem; margin: 0 }
 dt { color: var(--faint); font-size: .85rem } dd { margin: 0; font-size: 1.5rem; font-variant-numeric: tabular-nums }
-.grid { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(20rem, 100%), 1fr)); gap: 1rem }
+.grid { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(20rem, 100%), 1fr)); gap: 1rem;
+  margin-bottom: 1.25rem }
 figure { margin: 0; min-width: 0 } figcaption { color: var(--faint); font-size: .9rem }
 img { max-width: 100%; height: auto } svg { width: 100%; height: auto }
 svg line { stroke: var(--line) } svg text { fill: var(--faint); font-size: 11px }
@@ -29,21 +30,21 @@ svg .zero { stroke: var(--faint); stroke-dasharray: 3 3 } svg .interval { stroke
 svg .name { fill: var(--ink); font-size: 12px } svg .open { fill: var(--paper); stroke: var(--curve); stroke-width: 2 }
 pre { overflow-x: auto; padding: .75rem; border: 1px solid var(--line); border-radius: .4rem; font-size: .85rem;
   overflow-wrap: normal }
-.scroll { overflow-x: auto; margin: 1rem 0; border: 1px solid var(--line); border-radius: .4rem }
-table { border-collapse: collapse; width: 100%; font-size: .9rem; font-variant-numeric: tabular-nums }
-caption { text-align: left; padding: .5rem .75rem; color: var(--faint) }
-th, td { padding: .4rem .75rem; text-align: left; vertical-align: top; border-top: 1px solid var(--line);
-  min-width: 4rem }
-th { font-weight: 600; background: var(--tint); vertical-align: bottom }
-td:first-child { min-width: 9rem }
+.scroll { overflow-x: auto; margin: .35rem 0 1.25rem; border: 1px solid var(--line); border-radius: .4rem }
+table { border-collapse: collapse; width: 100%; font-size: .9rem; font-variant-numeric: tabular-nums;
+  overflow-wrap: normal }
+th, td { padding: .4rem .75rem; text-align: left; vertical-align: top; border-top: 1px solid var(--line) }
+tr > :first-child { position: sticky; left: 0; min-width: 7.5rem; max-width: 20rem; background: var(--paper);
+  overflow-wrap: anywhere }
+thead th, thead th:first-child { border-top: 0; font-weight: 600; vertical-align: bottom; background: var(--tint) }
 .number { text-align: right; white-space: nowrap } th.number { white-space: normal }
 td small { display: block; color: var(--faint); font-size: .8rem }
-.apart { background: var(--tint); font-style: italic }
+.apart { background: var(--tint); font-style: italic } th.apart { min-width: 7rem }
 th button { all: unset; cursor: pointer }
 th button:focus-visible { outline: 2px solid var(--curve); outline-offset: 2px }
-th button::after { content: " ↕"; color: var(--faint); font-style: normal }
-th[aria-sort=ascending] button::after { content: " ↑"; color: var(--ink) }
-th[aria-sort=descending] button::after { content: " ↓"; color: var(--ink) }
+th button::after { content: "\\a0↕"; color: var(--faint); font-style: normal }
+th[aria-sort=ascending] button::after { content: "\\a0↑"; color: var(--ink) }
+th[aria-sort=descending] button::after { content: "\\a0↓"; color: var(--ink) }
 """
 
 # Numbers start with the largest, words with A; cells without a number stay at the end.

@@ -46,9 +46,15 @@ def about(group: Group) -> str:
 def score_sheet(group: Group, kind: str) -> Sheet:
     """Means with standard deviation and interval of every method, and the published numbers where there are any."""
     beside = [published_beside(result, kind) for result in group.results]
-    places = sorted({place for found in beside for place in found}, key=lambda place: (place[1], place[0]))
+    order = metrics(group.first)
+    places = sorted({place for found in beside for place in found}, key=lambda place: (place[1], order.index(place[0])))
     rows = [
-        {**_scores(result, entry, kind), **{_heading(*place): _printed(found.get(place)) for place in places}}
+        {
+            "method": entry["method"],
+            **_scores(result, entry, kind),
+            **{_heading(*place): _printed(found.get(place)) for place in places},
+            **_sizes(result, kind),
+        }
         for result, entry, found in zip(group.results, group.methods, beside, strict=True)
     ]
     title = "Single models" if kind == "single" else f"Ensembles of {group.summary['folds']} models"
@@ -63,24 +69,21 @@ def difference_sheet(group: Group, kind: str) -> Sheet:
         for metric in metrics(group.first)
     ]
     title = f"Differences to {group.first.method}"
-    return Sheet(title, f"{title}, in points", rows, [], [])
+    return Sheet(title, f"{title} in points, with 95 % interval", rows, [], [])
 
 
 def _scores(result: MethodResult, entry: dict[str, Any], kind: str) -> dict[str, Cell]:
-    dim = entry["dim"] if kind == "single" else entry["ensemble dim"]
-    trainings, several = len(result.runs), max(next(iter(result.single.values())).shape[:-1]) > 1
-    best = {
-        f"{metric.upper()} best": Number(value, f"{100 * value:.2f}")
-        for metric, value in entry.get("best", {}).items()
-        if metric in result.single
-    }
-    return {
-        "method": entry["method"],
-        "dim": Number(dim, str(dim)),
-        "trainings": Number(trainings, str(trainings)),
-        **{metric.upper(): _mean(entry[kind][metric], several) for metric in metrics(result)},
-        **best,
-    }
+    several = max(next(iter(result.single.values())).shape[:-1]) > 1
+    means = {metric.upper(): _mean(entry[kind][metric], several) for metric in metrics(result)}
+    best = entry.get("best", {})
+    kept = {f"{metric.upper()} best": Number(best[metric], f"{100 * best[metric]:.2f}") for metric in metrics(result)
+            if metric in best}  # fmt: skip
+    return {**means, **kept}
+
+
+def _sizes(result: MethodResult, kind: str) -> dict[str, Cell]:
+    sizes = {"dim": result.dim if kind == "single" else result.ensemble_dim, "trainings": len(result.runs)}
+    return {name: Number(size, str(size)) for name, size in sizes.items()}
 
 
 def _mean(found: dict[str, Any], several: bool) -> Number:
@@ -113,8 +116,7 @@ def _difference(method: str, metric: str, found: dict[str, Any]) -> dict[str, Ce
     return {
         "method": method,
         "metric": metric.upper(),
-        "difference": Number(found["difference"], signed(found["difference"])),
-        "95 % interval": f"[{signed(low)}, {signed(high)}]",
+        "difference": Number(found["difference"], signed(found["difference"]), f"[{signed(low)}, {signed(high)}]"),
         "p": Number(found["p"], small(found["p"])),
         "p (Holm)": Number(found["p holm"], small(found["p holm"])),
         "effect": Number(found["effect"], signed(found["effect"] / 100)),

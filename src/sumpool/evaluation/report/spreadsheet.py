@@ -7,6 +7,7 @@ from typing import Any
 
 from sumpool.evaluation.report.beside import published_beside, setting_remark
 from sumpool.evaluation.report.groups import Group, metrics
+from sumpool.evaluation.results import MethodResult
 from sumpool.evaluation.summary import WARNING
 
 
@@ -19,7 +20,8 @@ def comma_separated(groups: Sequence[Group]) -> str:
         for number in range(len(group.results))
         for row in _csv_rows(group, kind, number)
     ]
-    names = list(dict.fromkeys(name for row in rows for name in row))
+    # Ours first: the reference, which has no difference, comes before methods that have one.
+    names = sorted(dict.fromkeys(name for row in rows for name in row), key=lambda name: name.startswith("published"))
     file = StringIO()
     writer = csv.DictWriter(file, names, restval="", lineterminator="\n")
     writer.writeheader()
@@ -29,27 +31,40 @@ def comma_separated(groups: Sequence[Group]) -> str:
 
 def _csv_rows(group: Group, kind: str, number: int) -> list[dict[str, Any]]:
     result, entry = group.results[number], group.methods[number]
-    beside = published_beside(result, kind)
     common = {
         "dataset": result.dataset, "protocol": result.protocol, "scored_on": result.scored_on,
         "remark": WARNING if result.selected_on_test else "", "method": result.method, "embedding": kind,
-        "dim": entry["dim"] if kind == "single" else entry["ensemble dim"], "trainings": len(result.runs),
+        "dim": result.dim if kind == "single" else result.ensemble_dim, "trainings": len(result.runs),
         "queries": len(result.labels),
     }  # fmt: skip
-    rows = []
-    for metric in metrics(result):
-        found = entry[kind][metric]
-        row = common | {"metric": metric, **_percent(found, "mean"), "std": f"{100 * found['std']:.4f}"}
-        if number:
-            compared = entry["comparison"][kind][metric]
-            row |= {"reference": group.first.method, **_percent(compared, "difference")}
-            row |= {name.replace(" ", "_"): f"{compared[name]:.6g}" for name in ("p", "p holm", "effect")}
-        for (name, source), printed in beside.items():
-            if name == metric:
-                row |= {f"published ({source})": printed.value, f"published std ({source})": printed.std or ""}
-                row |= {"published_remark": " ".join(filter(None, [printed.note, setting_remark(result, printed)]))}
-        rows.append(row)
-    return rows
+    return [
+        {
+            **common,
+            "metric": metric,
+            **_percent(entry[kind][metric], "mean"),
+            "std": f"{100 * entry[kind][metric]['std']:.4f}",
+            **(_compared(entry["comparison"], kind, metric) if number else {}),
+            **_published(result, kind, metric),
+        }
+        for metric in metrics(result)
+    ]
+
+
+def _compared(comparison: dict[str, Any], kind: str, metric: str) -> dict[str, str]:
+    found = comparison[kind][metric]
+    tests = {name.replace(" ", "_"): f"{found[name]:.6g}" for name in ("p", "p holm", "effect")}
+    return {"reference": comparison["to"], **_percent(found, "difference"), **tests}
+
+
+def _published(result: MethodResult, kind: str, metric: str) -> dict[str, Any]:
+    """Printed numbers under names of their own, with what must be known about them."""
+    row: dict[str, Any] = {}
+    for (name, source), printed in published_beside(result, kind).items():
+        if name == metric:
+            remarks = [text for text in (printed.note, setting_remark(result, printed)) if text]
+            row |= {f"published ({source})": printed.value, f"published std ({source})": printed.std}
+            row |= {f"published remark ({source})": "; ".join(remarks)}
+    return row
 
 
 def _percent(found: dict[str, Any], name: str) -> dict[str, str]:

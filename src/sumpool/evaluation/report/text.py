@@ -13,6 +13,8 @@ LATEX = {
     "±": r"$\pm$", "−": "$-$", "–": "--", "…": r"\dots{}", "“": "``", "”": "''",
 }  # fmt: skip
 
+SHRINK = r"\resizebox{\ifdim\width>\textwidth\textwidth\else\width\fi}{!}{%" + "\n"
+
 
 def markdown(title: str, groups: Sequence[Group]) -> str:
     """Headings, remarks and tables."""
@@ -25,8 +27,8 @@ def markdown(title: str, groups: Sequence[Group]) -> str:
 
 
 def latex(title: str, groups: Sequence[Group]) -> str:
-    r"""One `table` per sheet, for `\input`; needs the package booktabs."""
-    parts = [f"% {' '.join(title.split())}", r"% \usepackage{booktabs}"]
+    r"""One `table` per sheet, for `\input`; needs the packages booktabs and graphicx."""
+    parts = [f"% {' '.join(title.split())}", r"% \usepackage{booktabs,graphicx}"]
     for group in groups:
         said = " ".join([group.title + ":", about(group), *warnings(group)])
         parts += [_latex_table(sheet, said) for sheet in sheets(group)]
@@ -55,7 +57,9 @@ def escape_latex(text: str) -> str:
     >>> print(escape_latex("50 % of C_1 & ±"))
     50 \% of C\_1 \& $\pm$
     """
-    return "".join(LATEX.get(letter, letter) for letter in " ".join(text.split()))
+    text = " ".join(text.split())
+    # After the \\ of the row before, a bracket or a star would be read as its argument.
+    return ("{}" if text.startswith(("[", "*")) else "") + "".join(LATEX.get(letter, letter) for letter in text)
 
 
 def _text(cell: Cell) -> str:
@@ -79,6 +83,6 @@ def _latex_table(sheet: Sheet, said: str) -> str:
     body = " \\\\\n".join(lines)
     caption = escape_latex(" ".join([f"{sheet.title}.", said, *sheet.notes]))
     return (
-        f"\\begin{{table}}\n\\centering\\small\n\\caption{{{caption}}}\n\\begin{{tabular}}{{{kinds}}}\n\\toprule\n"
-        f"{head} \\\\\n\\midrule\n{body} \\\\\n\\bottomrule\n\\end{{tabular}}\n\\end{{table}}"
+        f"\\begin{{table}}\n\\centering\n\\caption{{{caption}}}\n{SHRINK}\\begin{{tabular}}{{{kinds}}}\n\\toprule\n"
+        f"{head} \\\\\n\\midrule\n{body} \\\\\n\\bottomrule\n\\end{{tabular}}}}\n\\end{{table}}"
     )
