@@ -46,7 +46,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     )
     parser.add_argument("--repeats", type=int, default=3, help="trainings of every fold (default: %(default)s)")
     parser.add_argument("--out", type=Path, help="folder of the protocol (default: out/PROTOCOL-DATASET)")
-    parser.add_argument("--jobs", type=int, default=1, help="trainings side by side (default: %(default)s)")
+    parser.add_argument("--jobs", type=int, default=1, help="trainings side by side here (default: %(default)s)")
     parser.add_argument(
         "--engine", default="local", help="local (default), or ray: a cluster, pip install 'sumpool[ray]'"
     )
@@ -110,7 +110,7 @@ def show(summary: dict[str, Any]) -> None:
     for method in summary["methods"]:
         for row in rows(method, repeats):
             table.add_row(*row)
-    Console(width=None if sys.stdout.isatty() else 160).print(table)
+    Console(width=None if sys.stdout.isatty() else 120).print(table)
 
 
 def rows(method: dict[str, Any], repeats: int) -> list[list[str]]:
@@ -129,7 +129,7 @@ def rows(method: dict[str, Any], repeats: int) -> list[list[str]]:
 def _cell(value: dict[str, Any], repeats: int) -> str:
     low, high = value["ci95"]
     spread = f" ± {100 * value['std']:.2f}" if repeats > 1 else ""
-    return f"{100 * value['mean']:.2f}{spread} [{100 * low:.2f}, {100 * high:.2f}]"
+    return f"{100 * value['mean']:.2f}{spread}\n[{100 * low:.2f}, {100 * high:.2f}]"
 
 
 def _difference(comparison: dict[str, Any] | None) -> list[str]:
@@ -137,4 +137,4 @@ def _difference(comparison: dict[str, Any] | None) -> list[str]:
         return ["", ""]
     value = comparison["map@r"]
     low, high = value["ci95"]
-    return [f"{100 * value['difference']:+.2f} [{100 * low:+.2f}, {100 * high:+.2f}]", f"{value['p holm']:.3g}"]
+    return [f"{100 * value['difference']:+.2f}\n[{100 * low:+.2f}, {100 * high:+.2f}]", f"{value['p holm']:.3g}"]

@@ -6,6 +6,7 @@ that lost its machine continues elsewhere from its last checkpoint.
 
 import logging
 import os
+import socket
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -26,10 +27,12 @@ def run_on_ray(
     trials: Sequence[Trial], part: Part = "test", address: str | None = None, cpus: float = 1, gpus: float = 0
 ) -> None:
     """Run every training, or what is left of it, as a task of the cluster at `address` that needs `cpus` and `gpus`."""
+    if cpus < 0 or gpus < 0 or cpus + gpus == 0:
+        raise InputError(f"a training on a cluster needs some CPU or GPU, got {cpus:g} and {gpus:g}")
     if not trials:
         return
     ray = _connected(address)
-    tally = Tally(len(trials), f"on {len(ray.nodes())} machines")
+    tally = Tally(len(trials), _places(ray, cpus, gpus))
     task = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=RETRIES)(train_there)
     here = (os.getcwd(), os.environ.get(VARIABLE))
     pending = {task.remote(asdict(config), str(folder), part, *here): folder for config, folder in trials}
@@ -42,7 +45,8 @@ def run_on_ray(
     finally:
         for left in pending:
             ray.cancel(left)  # like Ctrl-C in the training: it saves its state
-        ray.wait(list(pending), num_returns=len(pending), timeout=GRACE) if pending else None
+        if pending:
+            ray.wait(list(pending), num_returns=len(pending), timeout=GRACE)
         ray.shutdown()
 
 
@@ -62,13 +66,30 @@ def _connected(address: str | None) -> Any:
     except ImportError as missing:
         raise InputError("a cluster needs Ray: pip install 'sumpool[ray]'") from missing
     try:
+        _require_listener(address)
         ray.init(address or "auto", log_to_driver=False, logging_level=logging.ERROR)
-    except (ConnectionError, RuntimeError, ValueError) as reason:
+    except (OSError, RuntimeError, ValueError) as reason:
         line = str(reason).split("\n")[0]
         raise InputError(
-            f"no Ray cluster at {address or 'this machine'}: start one with `ray start` ({line})"
+            f"no Ray cluster at {address or 'this machine'}, start one with `ray start`: {line}"
         ) from reason
     return ray
+
+
+def _require_listener(address: str | None) -> None:
+    """Fail at once where nobody listens: Ray would try for minutes."""
+    host, _, port = (address or "").rpartition(":")
+    if port.isdigit() and "/" not in host:
+        socket.create_connection((host, int(port)), timeout=10).close()
+
+
+def _places(ray: Any, cpus: float, gpus: float) -> str:
+    """How many trainings the cluster can run at a time; it may have no place yet for any, and wait for machines."""
+    needed = {kind: amount for kind, amount in (("CPU", cpus), ("GPU", gpus)) if amount}
+    machines = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    places = sum(min(int(own.get(kind, 0) // needed[kind]) for kind in needed) for own in machines)
+    asked = " and ".join(f"{amount:g} {kind}" for kind, amount in needed.items())
+    return f"{places} at a time on the {len(machines)} machines of the cluster ({asked} each)"
 
 
 def _require_success(ray: Any, task: Any, folder: Path) -> None:
