@@ -17,7 +17,7 @@ from sumpool.evaluation.report.runs import best_run
 from sumpool.evaluation.report.sheets import difference_sheet, score_sheet, warnings
 from sumpool.evaluation.report.spreadsheet import comma_separated
 from sumpool.evaluation.report.text import escape_latex, latex, markdown
-from sumpool.evaluation.statistics import compare, estimate
+from sumpool.evaluation.statistics import compare, estimate, holm
 from sumpool.training.page import Number
 
 from .cases import NASTY, made_up
@@ -60,6 +60,17 @@ def test_numbers_are_those_of_the_statistics(tmp_path: Path) -> None:
     assert (row["method"], row["metric"]) == ("MS", "P@1")
     assert row["difference"].value == difference.difference.mean  # type: ignore[union-attr]
     assert row["effect"].value == difference.effect  # type: ignore[union-attr]
+
+
+def test_p_values_are_adjusted_for_the_methods_compared(tmp_path: Path) -> None:
+    results = [made_up(tmp_path, "C2"), made_up(tmp_path, "MS", level=0.51), made_up(tmp_path, "C1", level=0.52)]
+    group = one_group(*results)
+    rows = [row for row in difference_sheet(group, "single").rows if row["metric"] == "MAP@R"]
+    raw = [compare(one.single["map@r"], results[0].single["map@r"], one.labels).p for one in results[1:]]
+    assert [row["p"].value for row in rows] == raw  # type: ignore[union-attr]
+    assert [row["p (Holm)"].value for row in rows] == holm(raw).tolist()  # type: ignore[union-attr]
+    said = document("Report", [group])
+    assert all(f"p = {p:.3f}</text>" in said for p in holm(raw))
 
 
 def test_the_reference_can_be_chosen(tmp_path: Path) -> None:

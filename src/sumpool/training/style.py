@@ -34,7 +34,7 @@ pre { overflow-x: auto; padding: .75rem; border: 1px solid var(--line); border-r
 table { border-collapse: collapse; width: 100%; font-size: .9rem; font-variant-numeric: tabular-nums;
   overflow-wrap: normal }
 th, td { padding: .4rem .75rem; text-align: left; vertical-align: top; border-top: 1px solid var(--line) }
-tr > :first-child { position: sticky; left: 0; min-width: 7.5rem; max-width: 20rem; background: var(--paper);
+tr > :first-child { position: sticky; left: 0; min-width: 8.5rem; max-width: 20rem; background: var(--paper);
   overflow-wrap: anywhere }
 thead th, thead th:first-child { border-top: 0; font-weight: 600; vertical-align: bottom; background: var(--tint) }
 .number { text-align: right; white-space: nowrap } th.number { white-space: normal }

@@ -19,7 +19,7 @@ from sumpool.training.run import BEST
 QUERIES, NEIGHBOURS = 3, 6
 READING = """<h2>How to read this</h2>
 <p>Scores are in percent. ± is the standard deviation over the collections of one training per fold, as tables
-usually print it; it is no confidence interval. Brackets hold the 95 % interval for new trainings and new classes.
+usually print it; it is no confidence interval. Brackets hold the 95 % interval for new trainings and new classes.
 Differences are in points, on the same queries; p is two-sided, and “Holm” adjusts it for the number of methods that are
 compared with the reference on one metric. The effect is the difference in standard deviations of the paired differences
 of the classes. Filled dots mark p (Holm) below 0.05. Columns in italics hold published numbers: those are not ours.</p>
@@ -70,7 +70,7 @@ def _forests(group: Group, kind: str) -> str:
     for metric in metrics(group.first):
         found = [(entry["method"], entry["comparison"][kind][metric]) for entry in group.methods[1:]]
         rows = [Difference(name, one["difference"], tuple(one["ci95"]), one["p holm"]) for name, one in found]
-        title = f"{metric.upper()}: difference to {group.first.method} in points, with 95 % interval and p (Holm)"
+        title = f"{metric.upper()}: difference to {group.first.method} in points, with 95 % interval and p (Holm)"
         drawn.append(forest(title, rows))
     return f'<div class="grid">{"".join(drawn)}</div>'
 

@@ -11,7 +11,7 @@ from sumpool.evaluation.summary import WARNING
 from sumpool.training.page import Cell, Number, Row
 
 MISSING = "–"
-SCORES = "Mean ± standard deviation of collections, with 95 % interval; in percent"
+SCORES = "Mean ± standard deviation of collections, with 95 % interval; in percent"
 ONE_TRAINING = "With one training of a fold, the intervals cover only the choice of queries, not how trainings differ."
 
 
@@ -69,7 +69,7 @@ def difference_sheet(group: Group, kind: str) -> Sheet:
         for metric in metrics(group.first)
     ]
     title = f"Differences to {group.first.method}"
-    return Sheet(title, f"{title} in points, with 95 % interval", rows, [], [])
+    return Sheet(title, f"{title} in points, with 95 % interval", rows, [], [])
 
 
 def _scores(result: MethodResult, entry: dict[str, Any], kind: str) -> dict[str, Cell]:
