@@ -51,10 +51,10 @@ def table(rows: Sequence[Row], caption: str = "", sortable: bool = True, apart: 
     head = "".join(_head(name, kinds[name], sortable) for name in columns)
     lines = "".join(f"<tr>{''.join(_cell(row[name], kinds[name]) for name in columns)}</tr>\n" for row in rows)
     start = '<table class="sortable">' if sortable else "<table>"
-    title = f"<caption>{escape(caption)}</caption>" if caption else ""
+    title = f"<figcaption>{escape(caption)}</figcaption>" if caption else ""
     return (
-        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(caption or "table")}">'
-        f"{start}{title}<thead><tr>{head}</tr></thead>\n<tbody>{lines}</tbody></table></div>"
+        f'<figure>{title}<div class="scroll" tabindex="0" role="region" aria-label="{escape(caption or "table")}">'
+        f"{start}<thead><tr>{head}</tr></thead>\n<tbody>{lines}</tbody></table></div></figure>"
     )
 
 
