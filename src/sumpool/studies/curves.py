@@ -45,15 +45,17 @@ def draw_panels(panels: Sequence[Panel], path: Path, columns: int = 3) -> None:
 
 
 def draw_panel(axis: Any, panel: Panel) -> None:
-    """One panel: a marker per tick, a bar for its interval."""
-    for (name, values), (colour, marker) in zip(panel.curves.items(), STYLES, strict=False):
-        known = [(place, value) for place, value in enumerate(values) if value is not None]
-        middle = [value["mean"] if isinstance(value, Mapping) else value for _, value in known]
-        line = "-" if panel.joined else ""
-        axis.plot([place for place, _ in known], middle, line, marker=marker, color=colour, label=name, markersize=5)
-        for place, value in known:
+    """One panel: a marker per tick, a bar for its interval; curves stand side by side, so that bars do not overlap."""
+    apart = 0.05 if panel.joined else 0.15
+    for row, (name, values) in enumerate(panel.curves.items()):
+        colour, marker = STYLES[row % len(STYLES)]
+        places = [tick + apart * (row - (len(panel.curves) - 1) / 2) for tick in range(len(values))]
+        middle = [value["mean"] if isinstance(value, Mapping) else value for value in values]
+        line = "-" if panel.joined else "none"
+        axis.plot(places, middle, linestyle=line, marker=marker, color=colour, label=name, markersize=5)
+        for place, value in zip(places, values, strict=True):
             if isinstance(value, Mapping):
-                axis.plot([place] * 2, value["ci95"], color=colour, linewidth=1)
+                axis.plot([place] * 2, value["ci95"], color=colour, linewidth=1.2)
     for (name, height), style in zip(panel.lines.items(), ("--", ":", "-."), strict=False):
         axis.axhline(height, color="0.4", linestyle=style, label=name, linewidth=1)
     if panel.log:
@@ -62,6 +64,7 @@ def draw_panel(axis: Any, panel: Panel) -> None:
     axis.set_title(panel.title, fontsize=10)
     axis.set_xlabel(panel.label, fontsize=9)
     axis.set_ylabel(panel.value, fontsize=9)
+    axis.set_xlim(-0.5, len(panel.ticks) - 0.5)
     axis.tick_params(labelsize=8)
     axis.grid(color="0.92")
     axis.set_axisbelow(True)

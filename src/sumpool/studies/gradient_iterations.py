@@ -28,7 +28,7 @@ from sumpool.pooling.gsp import GSP, prototype_cost
 from sumpool.studies.base import Call, Outcome, markdown_table
 from sumpool.studies.comparison import shown
 from sumpool.studies.curves import Panel, draw_panels, in_points
-from sumpool.studies.grid import judged, train_grid, work_folder
+from sumpool.studies.grid import judged, train_grid
 from sumpool.studies.gsp_setting import gsp_setting, scored_part
 from sumpool.studies.solver_cost import Cost, Solver, random_problem, solver_costs
 
@@ -102,8 +102,7 @@ def measure(mass: float, steps: Sequence[int], rounds: int) -> dict[str, Cost]:
 
 def retrieval(call: Call, trained: Sequence[int]) -> tuple[dict[str, Any], dict[str, Any]]:
     """MAP@R of GSP by k steps and of exact GSP, and every k against exact."""
-    work = work_folder(call, "iterations")
-    exact = gsp_setting(call, work)
+    exact = gsp_setting(call)
     with iterated_gsp() as name:
         configs = {
             f"k = {k}": replace(exact, pooling=name, pooling_settings={**exact.pooling_settings, "steps": k})
@@ -111,7 +110,7 @@ def retrieval(call: Call, trained: Sequence[int]) -> tuple[dict[str, Any], dict[
         }
         # In this process, whatever `jobs` says: others do not know the pooling.
         seeds, part = call.pick(1, 3, 3), scored_part(call)
-        grid = train_grid({**configs, "exact": exact}, seeds, work, 1, ("map@r",), part)
+        grid = train_grid({**configs, "exact": exact}, seeds, call.work, 1, ("map@r",), part)
     return grid.results(), grid.differences([(name, "exact") for name in configs], "map@r")
 
 

@@ -12,7 +12,7 @@ from sumpool.data.record import Array
 from sumpool.evaluation.engines import run_trials
 from sumpool.evaluation.statistics import compare, estimate, holm
 from sumpool.evaluation.trial import Part, load_embedded
-from sumpool.studies.base import Call, Verdict
+from sumpool.studies.base import Verdict
 from sumpool.studies.collage import run_folder
 from sumpool.studies.comparison import per_query
 from sumpool.training.config import TrainConfig
@@ -68,11 +68,6 @@ def folders_of(config: TrainConfig, seeds: int, work: Path) -> dict[Path, TrainC
     """Run folder → configuration, one for each seed; the folder depends on the configuration only."""
     seeded = [replace(config, seed=seed) for seed in range(seeds)]
     return {run_folder(work, "run", some): some for some in seeded}
-
-
-def work_folder(call: Call, name: str) -> Path:
-    """Where the trainings of a study lie: out of the folder of its page, which is committed; tests keep all in one."""
-    return call.out / "runs" if call.scale == "smoke" else Path("out") / name / call.scale
 
 
 def judged(checks: Mapping[str, bool]) -> Verdict:

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from itertools import product
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from sumpool.studies.base import Call
@@ -44,11 +43,11 @@ def levels(call: Call) -> Levels:
     return found
 
 
-def configurations(call: Call, work: Path, plan: Levels) -> dict[str, TrainConfig]:
+def configurations(call: Call, plan: Levels) -> dict[str, TrainConfig]:
     """Everything that is trained, by name, such as "C2 μ 0.5" or "PNCA m 64 ε 5"."""
-    found = {name: gsp_setting(call, work, method) for name, method in COMPONENTS.items()}
-    both = {loss: gsp_setting(call, work, f"{loss}+GSP") for loss in plan.losses}
-    found |= {f"{loss} GAP": gsp_setting(call, work, loss) for loss in plan.losses}
+    found = {name: gsp_setting(call, method) for name, method in COMPONENTS.items()}
+    both = {loss: gsp_setting(call, f"{loss}+GSP") for loss in plan.losses}
+    found |= {f"{loss} GAP": gsp_setting(call, loss) for loss in plan.losses}
     found |= {f"C2 μ {mass:g}": changed(both["C2"], mass=mass) for mass in plan.masses}
     for loss, m, epsilon in product(plan.losses, plan.prototypes, plan.sharpnesses):
         found[f"{loss} m {m} ε {epsilon:g}"] = changed(both[loss], prototypes=m, sharpness=epsilon)

@@ -23,7 +23,7 @@ import numpy as np
 from sumpool.studies.base import Call, Outcome, markdown_table
 from sumpool.studies.comparison import shown
 from sumpool.studies.curves import Panel, draw_panels, in_points
-from sumpool.studies.grid import Grid, judged, train_grid, work_folder
+from sumpool.studies.grid import Grid, judged, train_grid
 from sumpool.studies.gsp_ablation_plan import (
     COMPONENTS,
     FACTORS,
@@ -43,9 +43,9 @@ BEST = {"C2": 5.0, "PNCA": 0.5}
 
 def gsp_ablations(call: Call) -> Outcome:
     """GSP ablations: μ, m × ε, m, a two-level screening, and GSP with and without L_ZS."""
-    work, plan = work_folder(call, "gsp-ablations"), levels(call)
-    configs = configurations(call, work, plan)
-    grid = train_grid(configs, call.pick(1, 3, 3), work, call.jobs, ("map@r",), scored_part(call))
+    plan = levels(call)
+    configs = configurations(call, plan)
+    grid = train_grid(configs, call.pick(1, 3, 3), call.work, call.jobs, ("map@r",), scored_part(call))
     results = grid.results()
     tables = {
         "components": grid.differences(

@@ -1,6 +1,5 @@
 """Where GSP's own settings are studied: letters among symbols on a CPU, CUB under the tuning protocol at full size."""
 
-from pathlib import Path
 from typing import Any
 
 from sumpool.evaluation.methods import expand, parse_method
@@ -17,13 +16,13 @@ def scored_part(call: Call) -> Part:
     return part
 
 
-def gsp_setting(call: Call, work: Path, method: str = "C2+GSP") -> TrainConfig:
+def gsp_setting(call: Call, method: str = "C2+GSP") -> TrainConfig:
     """The training of a method, by its published name."""
-    given: dict[str, Any] = {"dataset": "cub"} if call.scale == "paper" else letters_among_symbols(call, work)
+    given: dict[str, Any] = {"dataset": "cub"} if call.scale == "paper" else letters_among_symbols(call)
     return TrainConfig.from_dict(expand(parse_method(method), "tuning", given))
 
 
-def letters_among_symbols(call: Call, work: Path) -> dict[str, Any]:
+def letters_among_symbols(call: Call) -> dict[str, Any]:
     """Collages through a frozen network that has learned single letters and symbols of the training classes."""
     data: dict[str, Any] = call.pick({"per_class": 4, "classes": 40}, {"per_class": 10}, None)
     common: dict[str, Any] = {"backbone": "conv4", "augment": "shift", "flip": 0.0, "device": "cpu"}
@@ -33,9 +32,9 @@ def letters_among_symbols(call: Call, work: Path) -> dict[str, Any]:
         "dataset": "glyph-collage",
         "data_settings": data,
         "validate_on": "val",
-        "weights": str(pretrained(pretraining(call, letters, common), work)),
+        "weights": str(pretrained(pretraining(call, letters, common), call.work)),
         "freeze": "all",
-        "cache": str(work / "features"),
+        "cache": str(call.work / "features"),
         "augment": "none",
         "pooling_settings": {"memory": call.pick(128, 1024, None)},
         "lr": 1e-3,

@@ -7,7 +7,6 @@ trained, in place of the other images of the batch (`ccp` with a single problem)
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import product
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from sumpool.studies.base import Call
@@ -78,7 +77,7 @@ def chained(base: TrainConfig, loss: str, name: str, **settings: float) -> Train
     return replace(base, loss=chain, loss_settings=loss_settings, ccp_settings=ccp)
 
 
-def setting(call: Call, work: Path) -> TrainConfig:
+def setting(call: Call) -> TrainConfig:
     """The text's training of BN-Inception on CUB, or a linear map on top of a small network that learned symbols."""
     common: dict[str, Any] = {"optimizer": "adamw", "score": "r@1", "pooling": "gap", "images_per_class": 2}
     if call.scale == "paper":
@@ -100,9 +99,9 @@ def setting(call: Call, work: Path) -> TrainConfig:
     return TrainConfig(
         "glyphs",
         data_settings=call.pick({"per_class": 4, "classes": 40}, {"per_class": 10}, None),
-        weights=str(pretrained(symbols, work)),
+        weights=str(pretrained(symbols, call.work)),
         freeze="all",
-        cache=str(work / "features"),
+        cache=str(call.work / "features"),
         dim=128,
         lr=1e-3,
         classes_per_batch=call.pick(8, 32, None),

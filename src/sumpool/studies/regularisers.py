@@ -26,7 +26,7 @@ from sumpool.retrieval.geometry import class_geometry
 from sumpool.studies.base import Call, Outcome, markdown_table
 from sumpool.studies.comparison import shown
 from sumpool.studies.curves import Panel, draw_panels, in_points
-from sumpool.studies.grid import Grid, folders_of, judged, train_grid, work_folder
+from sumpool.studies.grid import Grid, folders_of, judged, train_grid
 from sumpool.studies.regulariser_plan import FIRST, REGULARISERS, Sweeps, configurations, setting, sweeps
 from sumpool.training.checkpoint import load_state
 from sumpool.training.config import TrainConfig
@@ -39,14 +39,14 @@ STABLE = 0.01
 
 def regularisers(call: Call) -> Outcome:
     """Regularisers of class centres with six losses, over dimensions, weights, λ and δ (skewed means)."""
-    work, plan = work_folder(call, "regularisers"), sweeps(call)
-    configs = configurations(setting(call, work), plan)
-    grid = train_grid(configs, call.pick(1, 3, 3), work, call.jobs, RECALLS)
+    plan = sweeps(call)
+    configs = configurations(setting(call), plan)
+    grid = train_grid(configs, call.pick(1, 3, 3), call.work, call.jobs, RECALLS)
     results = grid.results()
     pairs = [(f"{loss} {name}", f"{loss} none") for loss in plan.losses for name in REGULARISERS]
     gains = grid.differences(pairs, "r@1")
     far = grid.differences([(f"{FIRST} far-push", f"{FIRST} {name}") for name in ENERGIES], "r@1")
-    geometry = {name: spread(configs[f"{FIRST} {name}"], work) for name in ("none", *REGULARISERS)}
+    geometry = {name: spread(configs[f"{FIRST} {name}"], call.work) for name in ("none", *REGULARISERS)}
     checks = judge(grid, plan, gains, far)
     draw_panels(loss_panels(results, plan.losses), call.out / "losses.png")
     draw_panels(sweep_panels(results, plan), call.out / "sweeps.png")

@@ -27,7 +27,7 @@ from sumpool.evaluation.summary import summarise
 from sumpool.studies.base import Call, Outcome, markdown_table
 from sumpool.studies.comparison import shown
 from sumpool.studies.curves import Panel, draw_panels, in_points
-from sumpool.studies.grid import Grid, judged, work_folder
+from sumpool.studies.grid import Grid, judged
 from sumpool.studies.gsp_setting import letters_among_symbols
 
 TABLES = {"fair": ("3.1", "5.1"), "conventional": ("3.2", "5.2")}
@@ -37,9 +37,8 @@ KINDS = ("single", "ensemble")
 
 def tables(call: Call) -> Outcome:
     """The fair and the conventional protocol with GSP, XBM and CCP, published numbers beside ours."""
-    work = work_folder(call, "tables")
     folders = [
-        run_table(call, kind, dataset, work)
+        run_table(call, kind, dataset)
         for dataset in call.pick(("glyph-collage",), ("glyph-collage",), tuple(DATASETS))
         for kind in TABLES
     ]
@@ -54,15 +53,15 @@ def tables(call: Call) -> Outcome:
     )
 
 
-def run_table(call: Call, kind: str, dataset: str, work: Path) -> Path:
-    """Run a protocol on a dataset, or what is left of it, in a folder of `work`."""
+def run_table(call: Call, kind: str, dataset: str) -> Path:
+    """Run a protocol on a dataset, or what is left of it, in a folder of its own."""
     given: dict[str, Any] = {"dataset": dataset}
     if call.data_root is not None:
         given["data_root"] = call.data_root
     if call.scale != "paper":
-        given |= small_setting(call, work)
+        given |= small_setting(call)
     protocol = create_protocol(kind, methods(call, kind, dataset), given, repeats=call.pick(1, 2, 3))
-    folder = work / f"{kind} {dataset}"
+    folder = call.work / f"{kind} {dataset}"
     run_protocol(folder, protocol, partial(run_trials, jobs=call.jobs))
     return folder
 
@@ -75,12 +74,12 @@ def methods(call: Call, kind: str, dataset: str) -> list[str]:
     return list(dict.fromkeys(row.method for row in rows))
 
 
-def small_setting(call: Call, work: Path) -> dict[str, Any]:
+def small_setting(call: Call) -> dict[str, Any]:
     """What makes the protocols small: collages, a frozen network, few steps."""
-    given = letters_among_symbols(call, work)
+    given = letters_among_symbols(call)
     del given["validate_on"]  # the protocol decides
     if call.scale == "smoke":
-        return given | {"classes_per_batch": 8}
+        return given | {"classes_per_batch": 8, "pooling_settings": {"memory": 64}}
     return given | {
         "loss_settings": {"xbm": {"batches": 25, "start": 100}, "ccp": {"per_class": 4}},
         "ccp_settings": {"pool": 7, "patience": 2},
