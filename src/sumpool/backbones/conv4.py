@@ -16,7 +16,7 @@ class Conv4(Backbone):
     For 28- to 64-px images: of a 56-px collage of four letters it gives a 7×7 grid, and a place sees about one letter.
     """
 
-    def __init__(self, channels: int = 128) -> None:
+    def __init__(self, channels: int = 64) -> None:
         sizes = [3, channels // 4, channels // 2, channels, channels]
         stages = {
             f"conv{i}": nn.Sequential(

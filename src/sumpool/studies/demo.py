@@ -53,7 +53,7 @@ class Size(NamedTuple):
     """How often a training is scored on the validation classes; the best model is kept."""
 
 
-FULL, TINY = Size(None, 20, 1000, 400, 4), Size(50, 4, 4, 20, 1)
+FULL, TINY = Size(None, 20, 1600, 600, 4), Size(50, 4, 4, 20, 1)
 
 
 class Demo(NamedTuple):
@@ -77,7 +77,7 @@ def demo(
     configs = [methods(size, backbone, seed) for seed in range(seeds)]
     folders = {name: [out / "runs" / f"{name.lower()}-{seed}" for seed in range(seeds)] for name in configs[0]}
     trials = [(config, folders[name][seed]) for seed, some in enumerate(configs) for name, config in some.items()]
-    run_trials(trials, jobs or os.cpu_count() or 1)
+    run_trials(trials, min(jobs or os.cpu_count() or 1, len(trials)))
     say("3/4 Scoring letters and symbols that no training has seen, and drawing the report.")
     runs = {name: [load_embedded(folder) for folder in some] for name, some in folders.items()}
     results = summarise(runs, "GAP", "GSP")
@@ -109,13 +109,13 @@ def pretraining(size: Size) -> TrainConfig:
     """Classification of single letters and symbols; same seed and classes, so the same splits as the collages."""
     return TrainConfig(
         dataset="glyphs",
-        data_settings={"classes": size.classes, "per_class": size.per_class, "background": True},
+        data_settings={"classes": size.classes, "per_class": 3 * size.per_class, "background": True},
         backbone="conv4",
         freeze_batchnorm=False,
         pooling="gap",
         loss="normalized_softmax",
         loss_settings={"normalized_softmax": {"lr_multiplier": 10.0}},
-        lr=1e-3,
+        lr=3e-3,
         classes_per_batch=64,
         images_per_class=1,
         steps=size.pretraining,
@@ -133,7 +133,8 @@ def methods(size: Size, backbone: Path, seed: int) -> dict[str, TrainConfig]:
         weights=str(backbone),
         pooling="gap",
         loss="contrastive",
-        lr=1e-3,
+        lr=3e-3,
+        ema=0.99,
         classes_per_batch=16,
         images_per_class=4,
         steps=size.steps,
@@ -141,5 +142,5 @@ def methods(size: Size, backbone: Path, seed: int) -> dict[str, TrainConfig]:
         augment="none",
         seed=seed,
     )
-    settings = {"prototypes": 64, "mass": 0.3, "sharpness": 5.0}
+    settings = {"prototypes": 64, "mass": 0.2, "sharpness": 20.0}
     return {"GAP": average, "GSP": replace(average, pooling="gsp", pooling_settings=settings, loss="zsr/contrastive")}

@@ -19,12 +19,13 @@ from sumpool.evaluation.trial import Embedded
 from sumpool.explain import Explanation, explain
 from sumpool.retrieval.sheet import heat
 from sumpool.studies.demo_prototypes import best_patches
+from sumpool.studies.demo_search import label
 from sumpool.training.curves import Line, curves
 from sumpool.training.run import BEST, Run
 
 METRICS = {"map@r": "MAP@R", "p@r": "P@R", "p@1": "P@1"}
 MAPS, EXAMPLES, LOOKED_AT = 9, 4, 200
-PROTOTYPES, PATCHES = 8, 6
+PROTOTYPES, PATCHES = 6, 4
 SIDE = 160  # pixels of a picture
 
 
@@ -87,7 +88,7 @@ def looks(seen: Mapping[int, Explanation], test: Dataset) -> str:
     shares = {row: weight_inside(one, test.records[row].box) for row, one in seen.items()}
     rows = list(seen)[:: max(len(seen) // MAPS, 1)][:MAPS]
     cells = [
-        figure(png(beside(seen[row])), f"{100 * shares[row]:.0f} % of the weight on the letter's quarter", "weight map")
+        figure(png(looked_at(seen[row])), f"{label(test, row)}: {100 * shares[row]:.0f} % of the weight on its quarter")
         for row in rows
     ]
     return (
@@ -107,14 +108,11 @@ def weight_inside(seen: Explanation, box: Box | None) -> float:
     return float(pixels[top:bottom, left:right].sum())
 
 
-def beside(seen: Explanation) -> Image.Image:
+def looked_at(seen: Explanation) -> Image.Image:
     """The image and its weight map."""
     assert seen.weights is not None
     picture = seen.image.convert("RGB").resize((SIDE, SIDE))
-    both = Image.new("RGB", (2 * SIDE, SIDE))
-    both.paste(picture, (0, 0))
-    both.paste(heat(picture, seen.weights), (SIDE, 0))
-    return both
+    return strip([picture, heat(picture, seen.weights)])
 
 
 def found(embedder: Embedder, test: Dataset, vectors: Tensor) -> str:
@@ -124,16 +122,14 @@ def found(embedder: Embedder, test: Dataset, vectors: Tensor) -> str:
 
 def prototypes(seen: Sequence[Explanation]) -> str:
     """The strongest prototypes, each as a row of the patches it takes most of."""
-    rows = []
-    for one in best_patches(seen, PROTOTYPES, PATCHES, TILE):
-        title = f"prototype {one.number}, {100 * one.share:.0f} % of the weight"
-        tiles = [
-            figure(png(cut.resize((SIDE, SIDE))), title if place == 0 else "") for place, cut in enumerate(one.patches)
-        ]
-        rows.append(f'<div class="example">{"".join(tiles)}</div>')
+    cells = [
+        figure(png(strip(one.patches)), f"prototype {one.number}, {100 * one.share:.0f} % of the weight")
+        for one in best_patches(seen, PROTOTYPES, PATCHES, TILE)
+    ]
     return (
-        "<h2>What the prototypes stand for</h2><p>GSP keeps what is close to its learned prototypes. These have most "
-        f"of the weight; beside each, the places of unseen images that it takes most of.</p>{''.join(rows)}"
+        "<h2>What the prototypes stand for</h2><p>GSP keeps what is close to its learned prototypes. These have most of "
+        "the weight; each is shown as the places of unseen images that it takes most of.</p>"
+        f'<div class="grid">{"".join(cells)}</div>'
     )
 
 
@@ -147,6 +143,14 @@ def training(folders: Mapping[str, Sequence[Path]]) -> str:
         for name, some in folders.items()
     ]
     return f'<h2>How they learned</h2><div class="grid">{"".join(figures)}</div>'
+
+
+def strip(pictures: Sequence[Image.Image]) -> Image.Image:
+    """Pictures side by side, `SIDE` pixels each."""
+    whole = Image.new("RGB", (len(pictures) * SIDE, SIDE))
+    for place, picture in enumerate(pictures):
+        whole.paste(picture.convert("RGB").resize((SIDE, SIDE)), (place * SIDE, 0))
+    return whole
 
 
 def png(picture: Image.Image) -> bytes:
