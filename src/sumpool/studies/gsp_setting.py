@@ -9,6 +9,8 @@ from sumpool.studies.collage import pretrained
 from sumpool.studies.glyph_collage import pretraining
 from sumpool.training.config import TrainConfig
 
+SMALL: dict[str, Any] = {"backbone": "conv4", "backbone_settings": {"channels": 128}}
+
 
 def scored_part(call: Call) -> Part:
     """The classes that are scored: at full size, as in the text, those on which settings are tuned."""
@@ -25,7 +27,7 @@ def gsp_setting(call: Call, method: str = "C2+GSP") -> TrainConfig:
 def letters_among_symbols(call: Call) -> dict[str, Any]:
     """Collages through a frozen network that has learned single letters and symbols of the training classes."""
     data: dict[str, Any] = call.pick({"per_class": 4, "classes": 40}, {"per_class": 10}, None)
-    common: dict[str, Any] = {"backbone": "conv4", "augment": "shift", "flip": 0.0, "device": "cpu"}
+    common: dict[str, Any] = {**SMALL, "augment": "shift", "flip": 0.0, "device": "cpu"}
     letters = call.pick(data, {"per_class": 20}, None)
     return {
         **common,

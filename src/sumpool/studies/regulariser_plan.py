@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from sumpool.studies.base import Call
 from sumpool.studies.collage import pretrained
 from sumpool.studies.glyph_collage import pretraining
+from sumpool.studies.gsp_setting import SMALL
 from sumpool.training.config import TrainConfig
 
 LOSSES = {
@@ -94,7 +95,7 @@ def setting(call: Call) -> TrainConfig:
             patience=40,
             **common,
         )
-    network: dict[str, Any] = {"backbone": "conv4", "augment": "shift", "flip": 0.0, "device": "cpu"}
+    network: dict[str, Any] = {**SMALL, "augment": "shift", "flip": 0.0, "device": "cpu"}
     symbols = pretraining(call, {"per_class": call.pick(4, 60, None), "classes": 5}, network)
     return TrainConfig(
         "glyphs",
