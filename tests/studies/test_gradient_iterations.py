@@ -9,7 +9,7 @@ from sumpool.ops.transport_reference import paper_iteration
 from sumpool.pooling import POOLINGS
 from sumpool.pooling.gsp import GSP
 from sumpool.studies.gradient_iterations import IteratedGSP, iterated_gsp, judge
-from sumpool.studies.solver_cost import Cost, kept_bytes, random_problem, solver_costs
+from sumpool.studies.solver_cost import Cost, kept_bytes, random_problem, relative_error, solver_costs
 
 PROBLEM = random_problem(4, 8, 9)
 FEATURES = 9 * 4 * 4  # bytes of a (4,9) array
@@ -24,6 +24,15 @@ def test_unrolled_steps_are_kept_and_those_of_the_closed_form_are_not() -> None:
     unrolled = [kept_bytes(iteration(steps, "unrolled"), PROBLEM.cost) for steps in (5, 50)]
     assert closed[0] == closed[1] == (8 + 1) * FEATURES  # plan and residual
     assert unrolled[1] - unrolled[0] >= 45 * FEATURES  # at least the residual of every step
+
+
+def test_the_cost_matrix_itself_does_not_count() -> None:
+    assert kept_bytes(torch.square, PROBLEM.cost) == 0  # type: ignore[arg-type]
+    assert kept_bytes(torch.exp, PROBLEM.cost) == 8 * FEATURES  # type: ignore[arg-type]
+
+
+def test_the_error_is_the_largest_relative_to_the_largest_entry() -> None:
+    assert relative_error(torch.tensor([1.0, -3.0]), torch.tensor([1.0, -4.0])) == 0.25
 
 
 def test_the_error_is_that_of_the_iteration() -> None:
