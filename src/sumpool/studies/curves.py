@@ -36,18 +36,18 @@ def draw_panels(panels: Sequence[Panel], path: Path, columns: int = 3) -> None:
     columns = min(columns, len(panels))
     rows = -(-len(panels) // columns)
     figure = new_figure(4.2 * columns, 3.3 * rows)
-    axes = figure.subplots(rows, columns, squeeze=False).flat
+    axes = list(figure.subplots(rows, columns, squeeze=False).flat)
     for axis, panel in zip(axes, panels, strict=False):
         draw_panel(axis, panel)
-    for axis in list(axes)[len(panels) :]:
+    for axis in axes[len(panels) :]:
         axis.set_axis_off()
     figure.savefig(path, dpi=110)
 
 
 def draw_panel(axis: Any, panel: Panel) -> None:
     """One panel: a marker per tick, a bar for its interval; curves stand side by side, so that bars do not overlap."""
-    apart = 0.05 if panel.joined else 0.15
     for row, (name, values) in enumerate(panel.curves.items()):
+        apart = 0.15 if not panel.joined else 0.05 if isinstance(values[0], Mapping) else 0
         colour, marker = STYLES[row % len(STYLES)]
         places = [tick + apart * (row - (len(panel.curves) - 1) / 2) for tick in range(len(values))]
         middle = [value["mean"] if isinstance(value, Mapping) else value for value in values]

@@ -162,7 +162,7 @@ def cost_panels(costs: Mapping[str, Cost], steps: Sequence[int]) -> list[Panel]:
             {shown: [value(costs[f"{name} {k}"]) for k in steps] for name, shown in names.items()},
             unit,
             {"exact solution": value(costs["exact"])},
-            log=True,
+            log=unit == "ms",
         )
         for title, (unit, value) in values.items()
     ]
