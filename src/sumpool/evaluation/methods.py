@@ -145,7 +145,7 @@ def parse_method(name: str) -> Method:
     ('C1+CCP-L+GSP', 'zsr/ccp/original_contrastive', 'gsp')
     """
     parts = [_canonical(part, name) for part in re.findall(r"[^+]+(?:\+\+)?", name)]
-    losses = parts[:1] if parts[:1] and parts[0] in LOSS_NAMES else []
+    losses = [part for part in parts[:1] if part in LOSS_NAMES]
     wrappers = list(takewhile(WRAPPER_NAMES.__contains__, parts[len(losses) :]))
     pooling = "+".join(parts[len(losses) + len(wrappers) :]) or "GAP"
     if not parts or pooling not in POOLING_NAMES:
@@ -183,9 +183,11 @@ def applicable(method: Method, given: Mapping[str, Any]) -> dict[str, Any]:
         "loss_settings": method.loss.split("/"),
         "ccp_settings": given.get("ccp_settings", {}) if "ccp" in method.loss.split("/") else {},
     }
-    chosen = {name: {key: value for key, value in given[name].items() if key in accepted[name]}
-              for name in accepted if name in given}  # fmt: skip
-    return {**given, **chosen}
+    own = dict(given)
+    for name, keys in accepted.items():
+        if name in given:
+            own[name] = {key: value for key, value in given[name].items() if key in keys}
+    return own
 
 
 def merged(values: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
