@@ -9,7 +9,7 @@ import pytest
 from sumpool.data import in_memory, load_dataset
 from sumpool.studies import ccp_arms
 from sumpool.studies.ccp_ablations import CLAIMS, judged
-from sumpool.studies.ccp_arms import arms, cell, changed, characters, problem_lengths
+from sumpool.studies.ccp_arms import cell, changed, characters, compared, problem_lengths, varied
 from sumpool.training.config import TrainConfig
 from sumpool.training.run import Run
 
@@ -17,11 +17,11 @@ BASE = TrainConfig("toy", **ccp_arms.METHOD | ccp_arms.SMALL)
 
 
 def test_every_arm_changes_what_its_name_says() -> None:
-    found = arms(BASE)
+    found = compared(BASE) | varied(BASE)
     assert found["λ = 0"].ccp_settings == {"pull": 0.0, "pool": 12}
     assert found["one problem"].ccp_settings["patience"] == ccp_arms.NEVER
-    assert found[cell(4, 16)].loss_settings["ccp"] == {"per_class": 4}
-    assert found[cell(4, 16)].ccp_settings == {"pull": 2e-4, "pool": 16}
+    assert found[cell(4, 8)].loss_settings["ccp"] == {"per_class": 4}
+    assert found[cell(4, 8)].ccp_settings == {"pull": 2e-4, "pool": 8}
     assert found["contrastive, batch 128"].loss == "contrastive"
     assert found["contrastive, batch 128"].classes_per_batch == 32
     assert found[cell(8, 12)] == found["CCP, batch 32"] == found["CCP"] == BASE

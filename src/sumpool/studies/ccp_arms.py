@@ -18,7 +18,7 @@ from sumpool.training.space import Point, Range, Space, put
 from sumpool.training.sweep import Sweep
 
 NEVER = 10**9  # validations without improvement that never come
-PROXIES, POOLS, BATCHES = (1, 4, 8), (1, 8, 12, 16), (16, 32, 64, 128)
+PROXIES, POOLS, BATCHES = (1, 4, 8), (1, 8, 12), (16, 32, 64, 128)
 PULL, PER_CLASS, POOL = "ccp_settings.pull", "loss_settings.ccp.per_class", "ccp_settings.pool"
 C2 = {"contrastive": {"norm": "lipschitz"}}
 METHOD: dict[str, Any] = {
@@ -49,8 +49,8 @@ def setting(call: Call) -> TrainConfig:
     first = {"lr": 2e-3, "freeze_batchnorm": False, "classes_per_batch": 16}
     weights = str(pretrained(TrainConfig(**letters | METHOD | SMALL | PLAIN | pace | first), call.work))
     if call.scale == "cpu":
-        letters = {"dataset": str(characters(call.work / "characters.npz", call.data_root)), "folds": 3, "fold": 2}
-    pace = call.pick({"steps": 3, "validate_every": 1}, {"steps": 500, "validate_every": 25, "lr": 1e-3}, {})
+        letters = {"dataset": str(characters(call.work / "characters.npz", call.data_root)), "folds": 6, "fold": 5}
+    pace = call.pick({"steps": 3, "validate_every": 1}, {"steps": 500, "validate_every": 10, "lr": 1e-3}, {})
     config = TrainConfig(**letters | METHOD | SMALL | pace, weights=weights)
     quick: Point = {"ccp_settings.patience": 1, "ccp_settings.min_delta": 1.0}
     return changed(config, quick) if call.scale == "smoke" else config
@@ -81,22 +81,24 @@ def cell(proxies: int, pool: int) -> str:
     return f"K = {proxies}, b = {pool}"
 
 
-def arms(base: TrainConfig) -> dict[str, TrainConfig]:
-    """Everything that is trained with several seeds, by name."""
-    plain = replace(base, **PLAIN)
-    batches = {
-        f"{name}, batch {size}": (config, size)
-        for name, config in {"CCP": base, "contrastive": plain}.items()
-        for size in BATCHES
-    }
+def compared(base: TrainConfig) -> dict[str, TrainConfig]:
+    """What is compared one against one."""
     return {
         "CCP": base,
-        "contrastive": plain,
+        "contrastive": replace(base, **PLAIN),
         "one problem": changed(base, {"ccp_settings.patience": NEVER}),
         "λ = 0": changed(base, {PULL: 0.0}),
         "λ = 10": changed(base, {PULL: 10.0}),
+    }
+
+
+def varied(base: TrainConfig) -> dict[str, TrainConfig]:
+    """Proxies × pools, and batch sizes with and without CCP."""
+    methods = {"CCP": base, "contrastive": replace(base, **PLAIN)}
+    batches = [(name, config, size) for name, config in methods.items() for size in BATCHES]
+    return {
         **{cell(k, b): changed(base, {PER_CLASS: k, POOL: b}) for k in PROXIES for b in POOLS},
-        **{name: replace(config, classes_per_batch=size // 4) for name, (config, size) in batches.items()},
+        **{f"{name}, batch {size}": replace(config, classes_per_batch=size // 4) for name, config, size in batches},
     }
 
 
@@ -107,8 +109,12 @@ def changed(base: TrainConfig, point: Point) -> TrainConfig:
 
 def train_arms(base: TrainConfig, call: Call) -> dict[str, list[Path]]:
     """Train every arm with several seeds; its run folders. Arms with the same configuration share theirs."""
-    seeds = call.pick(1, 3, 3)
-    configs = {name: [replace(config, seed=seed) for seed in range(seeds)] for name, config in arms(base).items()}
+    counts = dict(zip((compared, varied), call.pick((1, 1), (3, 2), (3, 3)), strict=True))
+    configs = {
+        name: [replace(config, seed=seed) for seed in range(count)]
+        for arms, count in counts.items()
+        for name, config in arms(base).items()
+    }
     folders = {name: [run_folder(call.work, "run", config) for config in some] for name, some in configs.items()}
     trials = {folder: config for name in configs for folder, config in zip(folders[name], configs[name], strict=True)}
     run_trials([(config, folder) for folder, config in trials.items()], call.jobs)
