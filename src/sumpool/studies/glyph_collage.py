@@ -1,0 +1,75 @@
+"""Glyph collage: which poolings leave out a background that all classes share, in minutes and without a download.
+
+Command: `sumpool study glyph-collage --scale cpu --out docs/studies/glyph-collage`.
+
+Claim: the text has this experiment with CIFAR images (`cifar-collage`): GSP learns to leave out what all classes share,
+GAP cannot, and the zero-shot loss L_ZS adds to it.
+
+Setting: 56-px collages of one letter (the class) and three symbols; letters and symbols of training, validation and
+test are disjoint.
+
+Measured: not yet.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from sumpool.studies.base import Call, Outcome
+from sumpool.studies.collage import Plan, every_pooling, main_rows, pretrained, report
+from sumpool.training.config import TrainConfig
+
+GSP = {"prototypes": 64, "mass": 0.2, "sharpness": 10.0}
+
+
+def glyph_collage(call: Call) -> Outcome:
+    """Glyph collage: every pooling with C2 and PNCA on letters among shared symbols."""
+    return report(call, plan(call), target=0.10)
+
+
+def plan(call: Call) -> Plan:
+    """The trainings."""
+    work = call.pick(call.out, *(Path("out/glyph-collage") / scale for scale in ("cpu", "paper"))) / "runs"
+    data: dict[str, Any] = call.pick(
+        {"per_class": 4, "classes": 40}, {"per_class": 20, "classes": 200}, {"per_class": 100}
+    )
+    common: dict[str, Any] = {
+        "backbone": "conv4",
+        "backbone_settings": {"channels": 64},
+        "precision": "bf16",
+        "augment": "shift",
+        "flip": 0.0,
+        "device": "cpu",
+    }
+    weights = pretrained(pretraining(call, data, common), work)
+    base = TrainConfig(
+        "glyph-collage",
+        data_settings=data,
+        weights=str(weights),
+        lr=1e-3,
+        classes_per_batch=16,
+        images_per_class=4,
+        steps=call.pick(2, 300, 4000),
+        validate_every=call.pick(2, 100, 100),
+        patience=100,
+        **common,
+    )
+    rows = call.pick(main_rows, every_pooling, every_pooling)(GSP)
+    return Plan(base, {"dataset": "glyphs"}, rows, 0.5, {}, call.pick(1, 3, 5), call.pick(1, 1, 5), work)
+
+
+def pretraining(call: Call, data: dict[str, Any], common: dict[str, Any]) -> TrainConfig:
+    """Classification of single training letters and symbols."""
+    return TrainConfig(
+        "glyphs",
+        data_settings={**data, "background": True},
+        freeze_batchnorm=False,
+        pooling="gap",
+        loss="normalized_softmax",
+        loss_settings={"normalized_softmax": {"lr_multiplier": 10.0, "temperature": 0.1}},
+        lr=2e-3,
+        classes_per_batch=call.pick(16, 32, 32),
+        steps=call.pick(2, 400, 2000),
+        validate_every=call.pick(2, 200, 200),
+        patience=100,
+        **common,
+    )
