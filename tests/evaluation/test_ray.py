@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -34,16 +33,17 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A head that does no work and two workers with one CPU each."""
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
     cluster_utils = pytest.importorskip("ray.cluster_utils")
-    place = tempfile.mkdtemp(prefix="ray")  # short: sockets lie in it
-    arguments = {"num_cpus": 0, "include_dashboard": False, "temp_dir": place}
-    cluster = cluster_utils.Cluster(initialize_head=True, head_node_args=arguments)
-    try:
-        for _ in range(2):
-            cluster.add_node(num_cpus=1)
-        yield cluster
-    finally:
-        cluster.shutdown()
-        shutil.rmtree(place, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix="s", ignore_cleanup_errors=True) as place:  # short: sockets lie in it
+        monkeypatch.setenv("RAY_TMPDIR", place)
+        (Path(place) / "ray").mkdir()
+        cluster = cluster_utils.Cluster()
+        try:
+            cluster.add_node(num_cpus=0, include_dashboard=False)
+            for _ in range(2):
+                cluster.add_node(num_cpus=1)
+            yield cluster
+        finally:
+            cluster.shutdown()
 
 
 def wait_for(condition: Callable[[], bool], process: "subprocess.Popen[str]", seconds: float = 120) -> None:
