@@ -60,7 +60,7 @@ def test_mistakes_are_one_sentence(arguments: list[str], message: str, capsys: p
 
 def test_list_shows_every_component_with_a_description(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list"]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("  ")]
     for module, table in KINDS.values():
         for name in getattr(import_module(module), table):
             described = [line for line in lines if line.split()[0] == name and len(line.split(maxsplit=1)[1]) > 10]
