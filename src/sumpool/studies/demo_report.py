@@ -26,7 +26,7 @@ from sumpool.training.run import BEST, Run
 METRICS = {"map@r": "MAP@R", "p@r": "P@R", "p@1": "P@1"}
 MAPS, EXAMPLES, LOOKED_AT = 9, 4, 200
 PROTOTYPES, PATCHES = 6, 4
-SIDE = 160  # pixels of a picture
+SIDE = 200  # pixels of a picture
 
 
 def report(
@@ -127,7 +127,7 @@ def prototypes(seen: Sequence[Explanation]) -> str:
         for one in best_patches(seen, PROTOTYPES, PATCHES, TILE)
     ]
     return (
-        "<h2>What the prototypes stand for</h2><p>GSP keeps what is close to its learned prototypes. These have most of "
+        "<h2>What the prototypes stand for</h2><p>GSP keeps what is close to learned prototypes. These have most of "
         "the weight; each is shown as the places of unseen images that it takes most of.</p>"
         f'<div class="grid">{"".join(cells)}</div>'
     )
