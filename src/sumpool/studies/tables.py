@@ -10,7 +10,12 @@ Setting: scale `paper` trains every method of the tables on CUB, Cars196, SOP an
 class folds, 128-D, single and concatenated; conventional: 512-D, selected on the test classes) and a few methods on
 glyph-collage, 10 images per class, through a frozen small network; 400 steps, lr 1e-3.
 
-Measured: not yet.
+Measured: GSP improves C2, C1+XBM and C1+CCP under both protocols, by 0.6 to 3.5 points of MAP@R, and four models are
+better than one. CCP and XBM do not improve C1 here (−0.2 points each). For CCP the trainings are too short: its first
+problem is not over after 400 steps, so there is no alternation; in one training on single letters the first problem
+took 2,600 steps, and CCP was still behind (MAP@R 34.9 against 37.7 after 3,000 steps). With XBM, MAP@R of validation
+classes falls from the step at which the memory comes in, on collages and on single letters. All scores are low, because
+the network is frozen.
 """
 
 from collections.abc import Mapping, Sequence
@@ -117,13 +122,14 @@ def judge(numbers: Mapping[str, Any], gains: Mapping[str, Any]) -> dict[str, boo
 
 
 def reason(checks: Mapping[str, bool], gains: Mapping[str, Any]) -> str:
-    """The differences, and the claims that were not found."""
-    told = [
-        f"{table}: " + ", ".join(f"{name} {shown(value)}" for name, value in kinds["single"].items())
-        for table, kinds in gains.items()
-    ]
+    """What every part adds in every table, and the claims that were not found."""
+    told = []
+    for table, kinds in gains.items():
+        for part in ("GSP", "CCP", "XBM"):
+            added = [100 * v["mean"] for name, v in kinds["single"].items() if name.split(" − ")[0].endswith(part)]
+            told += [f"{table}: {part} adds {min(added):.1f} to {max(added):.1f}"] if added else []
     missed = "; ".join(name for name, holds in checks.items() if not holds) or "nothing"
-    return f"Points of MAP@R of single models: {'; '.join(told)}. Not found as claimed: {missed}."
+    return f"Points of MAP@R of single models, {'; '.join(told)}. Not found as claimed: {missed}."
 
 
 def panels(gains: Mapping[str, Any]) -> list[Panel]:
