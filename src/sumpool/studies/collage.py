@@ -125,8 +125,8 @@ def training(plan: Plan, loss: str, name: str, row: Row, seed: int) -> TrainConf
 def run_folder(work: Path, name: str, config: TrainConfig) -> Path:
     """Where a training runs; the digest of its configuration keeps an earlier, different one from being taken for it.
 
-    >>> run_folder(Path("out"), "C2 GSP+L_ZS", TrainConfig("toy")).name
-    'c2-gsp-l-zs-0-03f7a4a6'
+    >>> run_folder(Path("out"), "C2 GSP+L_ZS", TrainConfig("toy")).name[:-8]
+    'c2-gsp-l-zs-0-'
     """
     digest = hashlib.sha256(to_yaml(config).encode()).hexdigest()[:8]
     return work / f"{re.sub(r'[^a-z0-9×]+', '-', name.lower())}-{config.seed}-{digest}"
@@ -176,19 +176,16 @@ def difference(runs: Runs, candidate: str, baseline: str) -> dict[str, Any]:
 
 
 def judge(differences: Mapping[str, Any], target: float) -> tuple[Verdict, str]:
-    """The verdict about C2: GSP at least `target` above GAP, and L_ZS above GSP; or only some of that."""
+    """The verdict about C2: GSP surely above GAP, by at least `target`, and L_ZS surely adding; or only the first."""
     gain, zero_shot = (differences[f"C2 {claim}"]["map@r"] for claim in ("GSP − GAP", "L_ZS"))
-    found = {
-        f"at least {100 * target:g} points": gain["mean"] >= target,
-        "an interval above 0": gain["ci95"][0] > 0,
-        "L_ZS adding to it": zero_shot["ci95"][0] > 0,
-    }
-    verdict: Verdict = "reproduced" if all(found.values()) else "not reproduced"
-    if verdict == "not reproduced" and found["an interval above 0"]:
-        verdict = "partly reproduced"
+    above, adds = gain["ci95"][0] > 0, zero_shot["ci95"][0] > 0
+    verdict: Verdict = "partly reproduced" if above else "not reproduced"
+    if above and adds and gain["mean"] >= target:
+        verdict = "reproduced"
+    wanted = f"at least {100 * target:g}" if target else "more than 0"
     return verdict, (
-        f"With C2, GSP − GAP is {shown(gain)} points of MAP@R (wanted: at least {100 * target:g}), "
-        f"and L_ZS adds {shown(zero_shot)} points."
+        f"With C2, GSP − GAP is {shown(gain)} points of MAP@R (wanted: {wanted}), "
+        f"and L_ZS adds {shown(zero_shot)} points (wanted: more than 0)."
     )
 
 
@@ -210,7 +207,7 @@ def table(results: Mapping[str, Any], names: Sequence[str], trained: Mapping[str
     return f"{markdown_table(scores)}\n\n{markdown_table(differences)}"
 
 
-def report(call: Call, plan: Plan, target: float, note: str = "") -> Outcome:
+def report(call: Call, plan: Plan, target: float) -> Outcome:
     """Run a study: numbers, figures, page and verdict."""
     results, trained = measure(plan, call.jobs)
     draw_scores(results, list(LOSSES), list(plan.rows), call.out / "scores.png")
@@ -225,9 +222,7 @@ Dots are means, bars 95 % intervals over test classes and, where there are sever
 
 ![collages of unseen classes and the pooling weights on them](weights.png)
 
-Test collages, and under them the weights of GAP (equal), GSP and GSP with L_ZS, trained with C2.
-
-{note}"""
+Test collages, and under them the weights of GAP (equal), GSP and GSP with L_ZS, trained with C2."""
     return Outcome(results, body, verdict, reason)
 
 

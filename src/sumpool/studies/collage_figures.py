@@ -7,17 +7,8 @@ from typing import Any
 from PIL import Image
 
 from sumpool.embedder import Embedder
-from sumpool.errors import InputError
 from sumpool.explain import explain
-
-
-def new_figure(width: float, height: float) -> Any:
-    """A figure outside pyplot: no window, no global state."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as missing:
-        raise InputError("drawing needs matplotlib: pip install 'sumpool[plot]'") from missing
-    return Figure(figsize=(width, height), layout="constrained")
+from sumpool.studies.figure import BLUE, GREY, VERMILION, new_figure
 
 
 def draw_scores(results: Mapping[str, Any], losses: Sequence[str], names: Sequence[str], path: Path) -> None:
@@ -27,13 +18,11 @@ def draw_scores(results: Mapping[str, Any], losses: Sequence[str], names: Sequen
     for axis, loss in zip(axes, losses, strict=True):
         found = [results[f"{loss} {name}"]["map@r"] for name in names]
         for height, (name, value) in enumerate(zip(names, found, strict=True)):
-            colour = "tab:red" if "GSP" in name else "0.35"
+            colour = VERMILION if "GSP" in name else GREY
             axis.plot([100 * end for end in value["ci95"]], [height] * 2, color=colour, linewidth=1.5)
             axis.plot(100 * value["mean"], height, "o", color=colour, markersize=4)
         for name, style in (("GAP", ":"), ("distilled GAP", "--")):
-            axis.axvline(
-                100 * results[f"{loss} {name}"]["map@r"]["mean"], color="tab:blue", linestyle=style, label=name
-            )
+            axis.axvline(100 * results[f"{loss} {name}"]["map@r"]["mean"], color=BLUE, linestyle=style, label=name)
         axis.set_title(loss, fontsize=10)
         axis.set_xlabel("MAP@R of unseen classes (%)", fontsize=9)
         axis.grid(axis="x", color="0.92")
