@@ -34,6 +34,17 @@ def test_differences_have_the_sign_of_candidate_minus_baseline_and_are_adjusted_
     assert grid.results()["b"]["m"]["mean"] == pytest.approx(0.6, abs=0.01)
 
 
+def test_what_trainings_with_the_same_seed_share_does_not_widen_the_interval() -> None:
+    rng = np.random.default_rng(0)
+    seed_effects = np.array([[-0.2], [0.0], [0.2]])
+    scores = {
+        name: {"m": 0.5 + shift + seed_effects + rng.normal(0, 0.01, (3, 60))}
+        for name, shift in (("a", 0), ("b", 0.05))
+    }
+    found = Grid(scores, np.arange(60)).differences([("b", "a")], "m")["b − a"]
+    assert 0.04 < found["ci95"][0] < found["ci95"][1] < 0.06
+
+
 def test_panels_draw_numbers_intervals_and_lines(tmp_path: Path) -> None:
     value = {"mean": 1.0, "ci95": [0.5, 1.5]}
     numbers = Panel("numbers", "k", (1, 2), {"a": [1.0, 2.0]}, "ms", {"line": 1.5}, log=True)

@@ -74,7 +74,7 @@ def iterations(call: Call) -> Outcome:
     """Iterations k: time and memory with closed-form and unrolled gradients, and MAP@R against k (figure 5.9)."""
     steps: tuple[int, ...] = call.pick((5, 50), (5, 10, 25, 50, 100, 200), (5, 10, 25, 50, 100, 200))
     trained: tuple[int, ...] = call.pick((1, 25), (1, 2, 5, 10, 25, 50, 100), (1, 2, 5, 10, 25, 50, 100))
-    costs = {mass: measure(mass, steps, rounds=call.pick(2, 20, 20)) for mass in MASSES}
+    costs = {mass: measure(mass, steps, rounds=call.pick(2, 100, 100)) for mass in MASSES}
     scores, differences = retrieval(call, trained)
     checks = judge(costs[MASSES[0]], steps, differences)
     draw_panels([*cost_panels(costs[MASSES[0]], steps), score_panel(scores, trained)], call.out / "iterations.png", 2)

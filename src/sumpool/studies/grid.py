@@ -8,9 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from sumpool.data.record import Array
 from sumpool.evaluation.engines import run_trials
-from sumpool.evaluation.statistics import compare, estimate, holm
+from sumpool.evaluation.statistics import Comparison, compare, estimate, holm
 from sumpool.evaluation.trial import Part, load_embedded
 from sumpool.studies.base import Verdict
 from sumpool.studies.collage import run_folder
@@ -32,18 +34,28 @@ class Grid:
         }
 
     def differences(self, pairs: Iterable[tuple[str, str]], metric: str) -> dict[str, Any]:
-        """ "candidate − baseline" → difference, its p-value, and that value by Holm for all the pairs together."""
+        """ "candidate − baseline" → difference, its p-value, and that value by Holm for all the pairs together.
+
+        Trainings with the same seed share initial weights and batches, so differences are taken seed by seed.
+        """
         found = {
-            f"{candidate} − {baseline}": compare(
-                self.scores[candidate][metric], self.scores[baseline][metric], self.classes
-            )
+            f"{candidate} − {baseline}": self.paired(self.scores[candidate][metric] - self.scores[baseline][metric])
             for candidate, baseline in pairs
         }
-        adjusted = holm([comparison.p for comparison in found.values()])
-        return {
-            name: {**comparison.difference.json(), "p": comparison.p, "p by Holm": float(by_holm)}
-            for (name, comparison), by_holm in zip(found.items(), adjusted, strict=True)
-        }
+        return adjusted(found)
+
+    def paired(self, difference: Array) -> Comparison:
+        """Differences (R,Q) of trainings with the same seed, compared with none."""
+        return compare(difference, np.zeros((1, difference.shape[1])), self.classes)
+
+
+def adjusted(found: Mapping[str, Comparison]) -> dict[str, Any]:
+    """Comparisons in the form of results, with their p-values by Holm."""
+    by_holm = holm([comparison.p for comparison in found.values()])
+    return {
+        name: {**comparison.difference.json(), "p": comparison.p, "p by Holm": float(value)}
+        for (name, comparison), value in zip(found.items(), by_holm, strict=True)
+    }
 
 
 def train_grid(

@@ -28,11 +28,12 @@ from sumpool.evaluation.protocol import create_protocol, run_protocol
 from sumpool.evaluation.published import DATASETS, all_published
 from sumpool.evaluation.report import write_report
 from sumpool.evaluation.results import MethodResult, load_results
+from sumpool.evaluation.statistics import compare
 from sumpool.evaluation.summary import summarise
 from sumpool.studies.base import Call, Outcome, markdown_table
 from sumpool.studies.comparison import shown
 from sumpool.studies.curves import Panel, draw_panels, in_points
-from sumpool.studies.grid import Grid, judged
+from sumpool.studies.grid import adjusted, judged
 from sumpool.studies.gsp_setting import letters_among_symbols
 
 TABLES = {"fair": ("3.1", "5.1"), "conventional": ("3.2", "5.2")}
@@ -102,7 +103,10 @@ def differences(results: Sequence[MethodResult], kind: str) -> dict[str, Any]:
     """MAP@R of every method minus that of the method without its last part, adjusted together by Holm's method."""
     scores = {result.method: getattr(result, kind) for result in results if getattr(result, kind) is not None}
     pairs = [(name, name.rpartition("+")[0]) for name in scores if name.rpartition("+")[0] in scores]
-    return Grid(scores, results[0].labels).differences(pairs, "map@r") if pairs else {}
+    labels = results[0].labels
+    return adjusted(
+        {f"{name} − {less}": compare(scores[name]["map@r"], scores[less]["map@r"], labels) for name, less in pairs}
+    )
 
 
 def judge(numbers: Mapping[str, Any], gains: Mapping[str, Any]) -> dict[str, bool]:
