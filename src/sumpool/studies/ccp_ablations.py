@@ -55,6 +55,10 @@ CLAIMS = {
         ["contrastive, batch 128"], ["contrastive, batch 16"]
     ),
     "CCP is not (3.8)": Claim(["CCP, batch 128"], ["CCP, batch 16"], above=False),
+    "the contrastive loss is better in batches of 128 than of 16 after as many images (3.8)": Claim(
+        ["contrastive, batch 128"], ["contrastive, batch 16, longer"]
+    ),
+    "CCP is not after as many images (3.8)": Claim(["CCP, batch 128"], ["CCP, batch 16, longer"], above=False),
 }
 
 

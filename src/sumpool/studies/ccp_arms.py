@@ -96,9 +96,13 @@ def varied(base: TrainConfig) -> dict[str, TrainConfig]:
     """Proxies × pools, and batch sizes with and without CCP."""
     methods = {"CCP": base, "contrastive": replace(base, **PLAIN)}
     batches = [(name, config, size) for name, config in methods.items() for size in BATCHES]
+    small, longer = BATCHES[0], BATCHES[-1] // BATCHES[0]
+    # As many images and validations as with the largest batch.
+    pace: dict[str, Any] = {"steps": longer * base.steps, "validate_every": longer * base.validate_every}
     return {
         **{cell(k, b): changed(base, {PER_CLASS: k, POOL: b}) for k in PROXIES for b in POOLS},
         **{f"{name}, batch {size}": replace(config, classes_per_batch=size // 4) for name, config, size in batches},
+        **{f"{n}, batch {small}, longer": replace(c, classes_per_batch=small // 4, **pace) for n, c in methods.items()},
     }
 
 
@@ -109,12 +113,11 @@ def changed(base: TrainConfig, point: Point) -> TrainConfig:
 
 def train_arms(base: TrainConfig, call: Call) -> dict[str, list[Path]]:
     """Train every arm with several seeds; its run folders. Arms with the same configuration share theirs."""
-    counts = dict(zip((compared, varied), call.pick((1, 1), (3, 2), (3, 3)), strict=True))
-    configs = {
-        name: [replace(config, seed=seed) for seed in range(count)]
-        for arms, count in counts.items()
-        for name, config in arms(base).items()
-    }
+    few, many = call.pick((1, 1), (2, 3), (3, 3))
+    arms = {name: (config, few) for name, config in varied(base).items()}
+    longer = replace(base, steps=call.pick(1, 3, 1) * base.steps)
+    arms |= {name: (config, many) for name, config in compared(longer).items()}
+    configs = {name: [replace(config, seed=seed) for seed in range(count)] for name, (config, count) in arms.items()}
     folders = {name: [run_folder(call.work, "run", config) for config in some] for name, some in configs.items()}
     trials = {folder: config for name in configs for folder, config in zip(folders[name], configs[name], strict=True)}
     run_trials([(config, folder) for folder, config in trials.items()], call.jobs)

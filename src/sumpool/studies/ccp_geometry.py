@@ -46,7 +46,7 @@ def ccp_geometry(call: Call) -> Outcome:
     folders: dict[str, list[Path]] = {}
     runs: dict[str, list[Embedded]] = {}
     for name in (ONE, PROXIES, SAMPLES):
-        configs = [setting(call, name, seed) for seed in range(call.pick(2, 3, 5))]
+        configs = [setting(call, name, seed) for seed in range(call.pick(2, 4, 5))]
         folders[name] = [run_folder(call.work, name, config) for config in configs]
         pairs = zip(configs, folders[name], strict=True)
         runs[name] = [run_recorded(config, folder, name == SAMPLES) for config, folder in pairs]
@@ -63,7 +63,7 @@ def setting(call: Call, name: str, seed: int) -> TrainConfig:
     ends = {"patience": NEVER} if name == ONE else call.pick({"patience": 1, "min_delta": 1.0}, {}, {})
     size = call.pick(
         {"backbone": "tiny", "steps": 6, "validate_every": 1},
-        {"backbone": "resnet_v2_20", "steps": 800, "validate_every": 25, "lr": 2e-3},
+        {"backbone": "resnet_v2_20", "steps": 1000, "validate_every": 15, "lr": 2e-3},
         {"backbone": "resnet_v2_20", "steps": 12_000, "validate_every": 100, "lr": 1e-3},
     )
     return TrainConfig(
@@ -85,6 +85,7 @@ def setting(call: Call, name: str, seed: int) -> TrainConfig:
         },
         ccp_settings={"pool": POOL, **ends},
         augment="none",
+        ema=0.98,
         classes_per_batch=10,
         images_per_class=4,
         patience=NEVER,

@@ -54,12 +54,13 @@ def record(training: Training) -> None:
     ccp = training.ccp
     assert ccp is not None
     begin = ccp.begin
-    test = prepared_test(training.config, training.embedder)
+    model = training.embedder if training.average is None else training.average.model
+    test = prepared_test(training.config, model)
 
     def recorded(step: int) -> None:
         ended = ccp.normalize(ccp.proxies.vectors.detach().clone())
         begin(step)
-        moment = Moment(embed_dataset(training.embedder, test)[0], ended, ccp.normalize(ccp.proxies.vectors.detach()))
+        moment = Moment(embed_dataset(model, test)[0], ended, ccp.normalize(ccp.proxies.vectors.detach()))
         content = {name: part.cpu().contiguous() for name, part in moment._asdict().items()}
         save_file(content, training.run.folder / f"problem-{ccp.problem - 1}.safetensors")
 
