@@ -10,7 +10,10 @@ thread; memory is what the forward pass keeps for the backward pass. Retrieval: 
 whose transport is k steps with the closed-form gradient, in training and in testing; glyph-collage, 10 images per
 class, through a frozen small network, 3 seeds (at scale `paper`: CUB, tuning protocol). "exact" is sumpool's solution.
 
-Measured: not yet.
+Measured: from k = 5 to 200 the backward pass takes 1.0 to 1.1 times as long with the closed form, and 26 to 31 times as
+long unrolled, which keeps 7 times as much memory. The forward pass grows with k in both; k = 100 takes 2.4 times as long
+as the exact solution. For k ≥ 10 MAP@R is that of the exact solution to 0.01 points. Fewer steps do not hurt here: k = 2
+and k = 5 are 0.4 and 0.1 points better.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -206,5 +209,6 @@ Above and lower left: μ = {MASSES[0]}; a lower line is better. Lower right: bar
 
 {markdown_table(prices)}
 
-Times are the fastest of several passes in one process; the error is the largest difference of weights and gradient from
-the exact solution in float64, relative to their largest entry."""
+Times are the fastest of 100 passes in one process, the solvers taking turns. The error is the largest difference of
+weights and gradient from the exact solution in float64, relative to their largest entry. Differences of MAP@R are taken
+seed by seed."""

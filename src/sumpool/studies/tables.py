@@ -131,7 +131,8 @@ def reason(checks: Mapping[str, bool], gains: Mapping[str, Any]) -> str:
     for table, kinds in gains.items():
         for part in ("GSP", "CCP", "XBM"):
             added = [100 * v["mean"] for name, v in kinds["single"].items() if name.split(" − ")[0].endswith(part)]
-            told += [f"{table}: {part} adds {min(added):.1f} to {max(added):.1f}"] if added else []
+            ends = dict.fromkeys(f"{end:.1f}" for end in (min(added), max(added))) if added else {}
+            told += [f"{table}: {part} adds {' to '.join(ends)}"] if added else []
     missed = "; ".join(name for name, holds in checks.items() if not holds) or "nothing"
     return f"Points of MAP@R of single models, {'; '.join(told)}. Not found as claimed: {missed}."
 
