@@ -11,9 +11,9 @@ whose transport is k steps with the closed-form gradient, in training and in tes
 class, through a frozen small network, 3 seeds (at scale `paper`: CUB, tuning protocol). "exact" is sumpool's solution.
 
 Measured: from k = 5 to 200 the backward pass takes 1.0 to 1.1 times as long with the closed form, and 26 to 31 times as
-long unrolled, which keeps 7 times as much memory. The forward pass grows with k in both; k = 100 takes 2.4 times as long
-as the exact solution. For k ≥ 10 MAP@R is that of the exact solution to 0.01 points. Fewer steps do not hurt here: k = 2
-and k = 5 are 0.4 and 0.1 points better.
+long unrolled, which keeps 7 times as much memory. The forward pass grows with k in both; k = 100 takes 2.4 times as
+long as the exact solution. For k ≥ 10 MAP@R is that of the exact solution to 0.01 points. Fewer steps do not hurt here:
+k = 2 and k = 5 are 0.4 and 0.1 points better.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
