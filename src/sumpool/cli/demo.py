@@ -9,7 +9,7 @@ from typing import Any
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     parser.add_argument("--out", type=Path, default=Path("out/demo"), help="folder (default: %(default)s)")
-    parser.add_argument("--seeds", type=int, default=3, help="trainings of each method (default: %(default)s)")
+    parser.add_argument("--seeds", type=int, default=5, help="trainings of each method (default: %(default)s)")
     parser.add_argument("--jobs", type=int, help="trainings side by side (default: one per core)")
 
 

@@ -7,6 +7,22 @@ of four convolutions first learns single letters and symbols. From there it is t
 with GSP and its zero-shot loss: same images, contrastive loss, batches, steps, learning rate and seeds. The test
 classes are letters among symbols that no training has seen.
 
+Choices: by MAP@R on the validation classes. For both methods no learning rate of 1e-3, 6e-3 and 1.2e-2 is better than
+3e-3, and both gain from frozen BatchNorm, averaged weights and shifted images. GSP at μ = 0.1, ε = 20 (of μ 0.05 to 0.3, ε 5 to 40);
+16 to 128 prototypes and zero-shot weights of 0.02 to 0.1 make no difference. After 200, 300, 400 and 600 steps GAP
+stands at 20, 25, 28, 31 and GSP at 34, 37, 38, 40 points: average pooling needs longer and stays behind.
+
+Measured on the 158 test classes, 5 seeds, with 95 % intervals over seeds and classes:
+
+| | MAP@R | P@1 |
+|---|---|---|
+| GAP | 13.3 [11.5, 15.1] | 38.2 [34.9, 41.6] |
+| GSP | 23.0 [20.3, 25.6] | 53.8 [50.1, 57.5] |
+| difference | 9.7 [8.1, 11.3] | 15.6 [13.4, 17.8] |
+
+With 600 steps instead of 300 (3 seeds): 17.2 and 24.9 MAP@R, a difference of 7.7 [6.3, 9.1]. The letter's quarter of
+an unseen image gets 59 % of GSP's weight.
+
 out/demo/
   results.json   means over seeds with intervals, and the difference
   report.html    what was found, what it looked at, prototypes, curves
@@ -24,7 +40,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from safetensors.torch import save_file
+from safetensors.torch import save
 
 from sumpool.data import load_dataset
 from sumpool.errors import InputError
@@ -33,6 +49,7 @@ from sumpool.evaluation.trial import load_embedded
 from sumpool.studies.comparison import summarise
 from sumpool.studies.demo_report import report
 from sumpool.studies.demo_search import Search, search
+from sumpool.training.checkpoint import write_atomically
 from sumpool.training.config import TrainConfig
 from sumpool.training.run import BEST, CONFIG
 from sumpool.training.start import start
@@ -54,7 +71,7 @@ class Size(NamedTuple):
     """How often a training is scored on the validation classes; the best model is kept."""
 
 
-FULL, TINY = Size(None, 20, 3200, 600, 6), Size(50, 4, 4, 20, 1)
+FULL, TINY = Size(None, 20, 3200, 300, 3), Size(50, 4, 4, 20, 1)
 
 
 class Demo(NamedTuple):
@@ -66,7 +83,7 @@ class Demo(NamedTuple):
 
 
 def demo(
-    out: Path, seeds: int = 3, jobs: int | None = None, size: Size = FULL, say: Callable[[str], None] = print
+    out: Path, seeds: int = 5, jobs: int | None = None, size: Size = FULL, say: Callable[[str], None] = print
 ) -> Demo:
     """Run the demo in a folder, or what is left of it; `jobs` trainings run side by side (default: one per core)."""
     if seeds < 1:
@@ -100,9 +117,7 @@ def pretrained(folder: Path, size: Size) -> Path:
         training.fit()
         if training.interrupted:
             raise KeyboardInterrupt
-        unfinished = weights.with_name(f"{weights.name}.part")
-        save_file(training.embedder.backbone.state_dict(), unfinished)
-        unfinished.replace(weights)
+        write_atomically(weights, save(training.embedder.backbone.state_dict()))
     return weights
 
 

@@ -69,7 +69,7 @@ def scores(results: Mapping[str, Any]) -> str:
         {"method": shown} | {METRICS[metric]: points(results[name][metric]) for metric in METRICS}
         for name, shown in names.items()
     ]
-    caption = "Of 100; below, the 95 % interval over trainings and classes."
+    caption = "Of 100; below, the 95\u00a0% interval over trainings and classes."
     return (
         f"<h2>Scores on unseen letters</h2>{table(rows, caption, sortable=False)}"
         "<p>With R other images of the query's letter: P@R is the share of them among the nearest R images, MAP@R also "
@@ -88,13 +88,16 @@ def looks(seen: Mapping[int, Explanation], test: Dataset) -> str:
     shares = {row: weight_inside(one, test.records[row].box) for row, one in seen.items()}
     rows = list(seen)[:: max(len(seen) // MAPS, 1)][:MAPS]
     cells = [
-        figure(png(looked_at(seen[row])), f"{label(test, row)}: {100 * shares[row]:.0f} % of the weight on its quarter")
+        figure(
+            png(looked_at(seen[row])),
+            f"{label(test, row)}: {100 * shares[row]:.0f}\u00a0% of the weight on its quarter",
+        )
         for row in rows
     ]
     return (
         "<h2>Where GSP looks</h2><p>Left an image, right the same with its weights: red is kept, dark is left out. In "
-        f"{len(shares)} images, the quarter with the letter gets {100 * mean(shares.values()):.0f} % of the weight on "
-        f'average; GAP gives it 25 %.</p><div class="grid">{"".join(cells)}</div>'
+        f"{len(shares)} images, the letter's quarter gets {100 * mean(shares.values()):.0f}\u00a0% of the weight on "
+        f'average; GAP gives it 25\u00a0%.</p><div class="grid">{"".join(cells)}</div>'
     )
 
 
@@ -123,7 +126,7 @@ def found(embedder: Embedder, test: Dataset, vectors: Tensor) -> str:
 def prototypes(seen: Sequence[Explanation]) -> str:
     """The strongest prototypes, each as a row of the patches it takes most of."""
     cells = [
-        figure(png(strip(one.patches)), f"prototype {one.number}, {100 * one.share:.0f} % of the weight")
+        figure(png(strip(one.patches)), f"prototype {one.number}, {100 * one.share:.0f}\u00a0% of the weight")
         for one in best_patches(seen, PROTOTYPES, PATCHES, TILE)
     ]
     return (
