@@ -9,7 +9,19 @@ import torch
 
 from sumpool.data import CentreCrop
 from sumpool.studies.base import Call
-from sumpool.studies.ccp_geometry import ONE, PROXIES, SAMPLES, judged, measured, setting, share, summary
+from sumpool.studies.ccp_geometry import (
+    AFTER,
+    BEFORE,
+    ONE,
+    PROXIES,
+    SAMPLES,
+    between_problems,
+    judged,
+    measured,
+    setting,
+    share,
+    summary,
+)
 from sumpool.studies.ccp_record import moments, record, run_recorded, spread
 from sumpool.studies.sample_references import SampleReferences, use_samples
 from sumpool.training.config import TrainConfig
@@ -111,13 +123,21 @@ def numbers(score: float, radius: float, seed: int) -> dict[str, Any]:
     [(0.9, 0.1, "reproduced"), (0.7, 0.1, "partly reproduced"), (0.9, 0.3, "partly reproduced")],
 )
 def test_the_verdict_follows_the_intervals(score: float, radius: float, verdict: str) -> None:
-    found = summary(
-        {ONE: numbers(0.8, 0.2, 0), PROXIES: numbers(score, radius, 1), SAMPLES: numbers(score - 0.01, radius, 2)}
-    )
+    arms = {ONE: (0.8, 0.2), PROXIES: (score, radius), SAMPLES: (score - 0.01, radius)}
+    arms |= {BEFORE: (0.75, 0.2), AFTER: (0.85, radius)}
+    found = summary({name: numbers(*pair, seed) for seed, (name, pair) in enumerate(arms.items())})
     assert abs(found["difference"]["map@r"]["mean"] - (score - 0.8)) < 1e-3
-    assert abs(found["difference"]["radius"]["mean"] - (radius - 0.2)) < 1e-3
+    assert abs(found["after − before"]["radius"]["mean"] - (radius - 0.2)) < 1e-3
     begin, end = {"mean": 1.0, "ci95": [0.9, 1.1]}, {"mean": 0.1, "ci95": [0.0, 0.2]}
     assert judged(found | {"proxies": {"first problem": {"begin": begin, "end": end}}})[0] == verdict
+
+
+def test_before_and_after_are_the_ends_of_the_first_and_the_last_problem(tmp_path: Path) -> None:
+    run = run_recorded(config(), tmp_path)
+    found = between_problems([tmp_path], [run])
+    kept = moments(tmp_path)
+    torch.testing.assert_close(found[BEFORE][0].vectors, kept[1].vectors, rtol=0, atol=0)
+    torch.testing.assert_close(found[AFTER][0].vectors, kept[3].vectors, rtol=0, atol=0)
 
 
 def test_measured_geometry_is_of_the_test_images(tmp_path: Path) -> None:

@@ -29,8 +29,9 @@ def new_figure(width: float, height: float) -> Any:
 
 
 def draw_plane(moments: Sequence[Moment], best: Embedded, path: Path, panels: int = 3) -> None:
-    """Test images at the ends of the first problems with the proxies, and those of the best model."""
-    ended = list(enumerate(moments))[1 : panels + 1]
+    """Test images and proxies when the first, the last and a middle problem ended, and those of the best model."""
+    chosen = np.unique(np.linspace(1, len(moments) - 1, panels).astype(int))
+    ended = [(int(number), moments[number]) for number in chosen]
     figure = new_figure(4.2 * (len(ended) + 1), 4.6)
     axes = figure.subplots(1, len(ended) + 1, sharex=True, sharey=True, squeeze=False)[0]
     for axis, (number, moment) in zip(axes, ended, strict=False):
