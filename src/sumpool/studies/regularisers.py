@@ -8,10 +8,14 @@ nearest push; results are stable for 128 dimensions and more, and depend on λ a
 
 Setting: letters of `glyphs`, 158 training and 158 unseen test classes of 10 images; a linear map is learned on average-
 pooled features of a small frozen network that was trained on symbols (and two of the training letters); AdamW, lr 1e-3,
-proxies × 100, 400 steps of 32 × 2 images, 3 seeds. 128-D and weight 1 unless a sweep says otherwise. At scale `paper`:
+proxies × 100, 400 steps of 32 × 2 images, 2 seeds. 128-D and weight 1 unless a sweep says otherwise. At scale `paper`:
 CUB, BN-Inception, 512-D, 40 epochs. All comparisons with the plain loss are adjusted together by Holm's method.
 
-Measured: not yet.
+Measured: only N-pair gains beyond doubt, from what pushes the nearest centres: R1 4.8, MHE 3.7, R2 3.3 points of
+Recall@1. Far-push is the opposite of what is claimed, if anything: −1.9, −1.0 and −2.8 points with Proxy-NCA, MS and
+N-pair, none beyond doubt by Holm's method, and over λ from −16 (nearest push) to 16 (farthest) Proxy-Anchor falls by
+0.5. From 128 to 1024-D far-push rises by 1 point, as the plain loss does. δ is a constant of R1 and cannot matter. Why so
+little: the centres do spread, but between and within unseen classes distances shrink alike.
 """
 
 from collections.abc import Mapping, Sequence
@@ -42,7 +46,7 @@ def regularisers(call: Call) -> Outcome:
     """Regularisers of class centres with six losses, over dimensions, weights, λ and δ (skewed means)."""
     plan = sweeps(call)
     configs = configurations(setting(call), plan)
-    grid = train_grid(configs, call.pick(1, 3, 3), call.work, call.jobs, RECALLS)
+    grid = train_grid(configs, call.pick(1, 2, 3), call.work, call.jobs, RECALLS)
     results = grid.results()
     pairs = [(f"{loss} {name}", f"{loss} none") for loss in plan.losses for name in REGULARISERS]
     gains = grid.differences(pairs, "r@1")
