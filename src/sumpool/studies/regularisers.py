@@ -14,8 +14,8 @@ CUB, BN-Inception, 512-D, 40 epochs. All comparisons with the plain loss are adj
 Measured: only N-pair gains beyond doubt, from what pushes the nearest centres: R1 4.8, MHE 3.7, R2 3.3 points of
 Recall@1. Far-push is the opposite of what is claimed, if anything: −1.9, −1.0 and −2.8 points with Proxy-NCA, MS and
 N-pair, none beyond doubt by Holm's method, and over λ from −16 (nearest push) to 16 (farthest) Proxy-Anchor falls by
-0.5. From 128 to 1024-D far-push rises by 1 point, as the plain loss does. δ is a constant of R1 and cannot matter. Why so
-little: the centres do spread, but between and within unseen classes distances shrink alike.
+0.5. From 128 to 1024-D far-push rises by 1 point, as the plain loss does. δ is a constant of R1 and cannot matter. Why
+so little: the centres do spread, but between and within unseen classes distances shrink alike.
 """
 
 from collections.abc import Mapping, Sequence
