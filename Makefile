@@ -29,9 +29,10 @@ check: setup
 bench: setup
 	$(BIN)/python -m benchmarks
 
-# Every page and picture of docs/studies; SUMPOOL_DATA names the folder of the datasets. Continues where it stopped.
+# Every page and picture of docs/studies, and the README's; SUMPOOL_DATA names the folder of the datasets. Continues where it stopped.
 studies: setup
 	$(BIN)/sumpool study all --scale cpu --jobs 2 --out docs/studies
+	$(BIN)/sumpool demo --out out/demo && cp out/demo/search.png docs/images/demo.png
 
 clean:
 	rm -rf .venv build dist out src/*.egg-info

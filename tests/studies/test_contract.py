@@ -12,7 +12,7 @@ from sumpool.studies import STUDIES
 from sumpool.studies.base import Call, run_study
 
 # What lies only in the folder of published datasets.
-NEEDS_DATA: dict[str, str] = {}
+NEEDS_DATA: dict[str, str] = {"cifar-collage": "cifar100.npz"}
 
 
 @pytest.mark.parametrize("name", STUDIES)

@@ -1,6 +1,6 @@
 """CCP ablations: pull and number of proxies, pool, alternation, batch size (figures 3.5 to 3.8 of the thesis).
 
-Command: `sumpool study ccp-ablations --scale cpu --out docs/studies/ccp-ablations` (about MINUTES minutes on one core,
+Command: `sumpool study ccp-ablations --scale cpu --out docs/studies/ccp-ablations` (minutes on one core,
 with omniglot in the data folder; the trainings stay in `out/ccp-ablations`, and the command again continues there).
 
 Claim: (3.5) without a pull λ towards the previous solution retrieval is worse, and with a large one too; more proxies
@@ -15,7 +15,7 @@ it, all by 20 hands. Unless varied: K = 8 proxies per class, pools of b = 12 ima
 search is Bayesian, on validation MAP@R, as in the thesis; all else is test MAP@R by Euclidean distance, with intervals
 over trainings (3 seeds, 2 for pools and batches) and test classes.
 
-Measured: TO BE WRITTEN
+Measured: not yet.
 """
 
 from collections.abc import Mapping, Sequence
