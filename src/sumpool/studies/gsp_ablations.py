@@ -12,7 +12,7 @@ trained, 400 steps of 16 × 4 images, 2 seeds. Published settings (m 64, μ 0.3,
 a sweep does not say otherwise. At scale `paper`: CUB, tuning protocol. p-values are adjusted by Holm's method within
 each table.
 
-Measured: not yet.
+Measured: not run at scale `cpu` or `paper` so far; scale `smoke` runs in the tests and says nothing about the claims.
 """
 
 from collections.abc import Mapping
