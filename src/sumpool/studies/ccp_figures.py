@@ -145,7 +145,13 @@ def draw_alternation(results: Mapping[str, Any], path: Path) -> None:
     figure = new_figure(14, 4.2)
     left, middle, right = figure.subplots(1, 3)
     names = ("contrastive", "one problem", "CCP")
-    _errorbars(left, range(3), [results[name]["map@r"] for name in names], COLOURS[0], None, line="none")
+    for end, colour, label in (
+        ("", COLOURS[0], "as all others"),
+        (", longer", COLOURS[1], "three times as many steps"),
+    ):
+        shifted = np.arange(3) + (0.1 if end else -0.1)
+        _errorbars(left, shifted, [results[name + end]["map@r"] for name in names], colour, label, line="none")
+    left.legend()
     left.set_xticks(range(3), names)
     left.set(xlim=(-0.5, 2.5), ylabel="MAP@R (95 % interval)", title="alternation")
     middle.hist(results["steps per problem"], bins=12, color=COLOURS[0], edgecolor="white")
@@ -161,9 +167,7 @@ def draw_alternation(results: Mapping[str, Any], path: Path) -> None:
     figure.savefig(path, dpi=120)
 
 
-def _errorbars(
-    axis: Any, places: Any, values: Sequence[Mapping[str, Any]], colour: str, name: str | None, line: str
-) -> None:
+def _errorbars(axis: Any, places: Any, values: Sequence[Mapping[str, Any]], colour: str, name: str, line: str) -> None:
     means = 100 * np.array([value["mean"] for value in values])
     ends = 100 * np.array([value["ci95"] for value in values]).T
     reach = np.abs(ends - means)
