@@ -9,13 +9,13 @@ stage of a pretrained network is trained for 600 steps on 2000 images of each cl
 
 Claim: with L_ZS, unseen classes are recognised by the predicted means more than 30 points more often.
 
-Measured: not settled; no page yet. The outcome depends on how long the network is trained, because L_ZS first draws all
-attributes together (its loss waits near log 10) and separates them late. CIFAR-10, last stage only: 27 points fewer with
-L_ZS after 300 steps (μ = 0.2, ε = 10, 3 seeds); after 600 steps (ε = 0.5, one seed) 27 % against 20 % with the ridge of
-the loss, but 45 % against 77 % with least squares: the attributes still differ along one direction only. Digits, whole
-network, 1500 steps (μ = 0.2, one seed): as claimed, 52 % against 20 % at ε = 0.5 and 69 % against 37 % at ε = 10; with
-least squares 87 % against 47 % and 70 % against 48 %. At ε = 0.5 without L_ZS, attributes hardly differ between classes
-and the ridge of 0.05 levels them to chance: a part of the gain is one of scale.
+Measured: not settled; no page yet. The outcome depends on how long the network is trained: L_ZS first draws all
+attributes together (its loss waits near log 10) and separates them later. CIFAR-10, last stage only: 27 points fewer
+with L_ZS after 300 steps (μ = 0.2, ε = 10, 3 seeds); after 600 steps (ε = 0.5, one seed) 27 % against 20 % with the
+ridge of the loss, but 45 % against 77 % with least squares: the attributes still differ along one direction only.
+Digits, whole network, 1500 steps (μ = 0.2, one seed): as claimed, 52 % against 20 % at ε = 0.5 and 69 % against 37 % at
+ε = 10; with least squares 87 % against 47 % and 70 % against 48 %. At ε = 0.5 without L_ZS, attributes hardly differ
+between classes and the ridge of 0.05 levels them to chance: a part of the gain is one of scale.
 """
 
 from pathlib import Path
