@@ -12,7 +12,7 @@ from jsonargparse import ArgumentParser, get_loader
 
 from sumpool.errors import InputError
 from sumpool.registry import nearest
-from sumpool.training.config import TrainConfig, to_yaml
+from sumpool.training.config import TrainConfig, merged, to_yaml
 from sumpool.training.presets import PROTOCOLS, protocol_settings
 
 OWN = ("out", "resume", "config", "protocol", "print_config")
@@ -43,14 +43,14 @@ def parse(argv: list[str]) -> Namespace:
     argv, nested = _without_nested([_underscored(word) for word in argv])
     parser = settings_parser()
     try:
-        values = _merged(parser.parse_args(argv, defaults=False).as_dict(), nested)
-        complete = _merged(parser.parse_args(argv).as_dict(), nested)
+        values = merged(parser.parse_args(argv, defaults=False).as_dict(), nested)
+        complete = merged(parser.parse_args(argv).as_dict(), nested)
     except ArgumentError as mistake:
         raise InputError(_sentence(str(mistake))) from mistake
     own = {name: complete.pop(name, None) for name in OWN}
     given = {name: value for name, value in values.items() if name not in OWN}
     if own["protocol"]:
-        complete = _merged(_merged(complete, _published(own["protocol"], complete, given)), given)
+        complete = merged(merged(complete, _published(own["protocol"], complete, given)), given)
     return Namespace(**own, given=given, settings=complete)
 
 
@@ -147,12 +147,6 @@ def _without_nested(argv: list[str]) -> tuple[list[str], dict[str, Any]]:
             place = place.setdefault(key, {})
         place[last] = read_yaml(value if equals else next(words, ""), flag)
     return rest, nested
-
-
-def _merged(values: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
-    """`values` with `more` put on top, dictionaries inside merged as well."""
-    both = {key: _merged(values[key], more[key]) for key in more if isinstance(values.get(key), dict)}
-    return {**values, **more, **both}
 
 
 def _sentence(message: str) -> str:

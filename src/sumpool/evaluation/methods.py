@@ -16,7 +16,7 @@ from sumpool.errors import InputError
 from sumpool.losses.chain import parse_chain
 from sumpool.pooling import POOLINGS
 from sumpool.registry import nearest
-from sumpool.training.config import TrainConfig
+from sumpool.training.config import TrainConfig, merged
 from sumpool.training.presets import PROTOTYPES, protocol_settings
 
 LOSS_NAMES = {
@@ -188,16 +188,6 @@ def applicable(method: Method, given: Mapping[str, Any]) -> dict[str, Any]:
         if name in given:
             own[name] = {key: value for key, value in given[name].items() if key in keys}
     return own
-
-
-def merged(values: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
-    """`values` with `more` put on top, dictionaries inside merged as well.
-
-    >>> merged({"a": {"b": 1, "c": 2}}, {"a": {"c": 3}})
-    {'a': {'b': 1, 'c': 3}}
-    """
-    both = {key: merged(values[key], more[key]) for key in more if isinstance(values.get(key), Mapping)}
-    return {**values, **more, **both}
 
 
 def _canonical(part: str, name: str) -> str:

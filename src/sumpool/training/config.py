@@ -1,5 +1,6 @@
 """Everything that decides a training run, in one record: what `config.yaml` in a run folder holds."""
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
@@ -162,3 +163,13 @@ def to_yaml(config: TrainConfig) -> str:
     """The complete configuration as a file for `sumpool train --config`."""
     values = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(config).items()}
     return yaml.safe_dump(values, sort_keys=False, allow_unicode=True)
+
+
+def merged(values: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """`values` with `more` put on top, dictionaries inside merged as well.
+
+    >>> merged({"a": {"b": 1, "c": 2}}, {"a": {"c": 3}})
+    {'a': {'b': 1, 'c': 3}}
+    """
+    both = {key: merged(values[key], more[key]) for key in more if isinstance(values.get(key), Mapping)}
+    return {**values, **more, **both}
