@@ -40,9 +40,9 @@ def found(low: float, high: float) -> dict[str, Any]:
 def test_a_claim_of_no_difference_holds_unless_the_interval_is_above_zero() -> None:
     differences = {text: found(0.1, 0.2) if claim.above else found(-0.1, 0.1) for text, claim in CLAIMS.items()}
     assert judged(differences)[0] == "reproduced"
-    verdict, reason = judged(differences | {"CCP is not (3.8)": found(0.1, 0.2)})
+    verdict, reason = judged(differences | {"CCP is not better in batches of 128 than of 16 (3.8)": found(0.1, 0.2)})
     assert verdict == "partly reproduced"
-    assert reason.endswith("Not shown: CCP is not (3.8).")
+    assert reason.endswith("Contradicted: CCP is not better in batches of 128 than of 16 (3.8).")
     opposite = {text: found(-0.1, 0.1) if claim.above else found(0.1, 0.2) for text, claim in CLAIMS.items()}
     assert judged(opposite)[0] == "not reproduced"
 

@@ -32,7 +32,7 @@ def draw_plane(moments: Sequence[Moment], best: Embedded, path: Path, panels: in
     """Test images and proxies when the first, the last and a middle problem ended, and those of the best model."""
     chosen = np.unique(np.linspace(1, len(moments) - 1, panels).astype(int))
     ended = [(int(number), moments[number]) for number in chosen]
-    figure = new_figure(4.2 * (len(ended) + 1), 4.6)
+    figure = new_figure(4.2 * (len(ended) + 1), 5.2)
     axes = figure.subplots(1, len(ended) + 1, sharex=True, sharey=True, squeeze=False)[0]
     for axis, (number, moment) in zip(axes, ended, strict=False):
         _digits(axis, moment.vectors, best.labels)
@@ -51,8 +51,8 @@ def _digits(axis: Any, vectors: Tensor, labels: Tensor) -> None:
     for label in labels.unique().tolist():
         x, y = vectors[chosen][labels[chosen] == label].T.numpy()
         axis.scatter(x, y, s=26, marker=f"${label}$", color=COLOURS[label % len(COLOURS)], linewidths=0.3, alpha=0.7)
-    axis.set_aspect("equal")
-    axis.set(xlabel="first coordinate", ylabel="second coordinate")
+    axis.set_box_aspect(1)
+    axis.set(xlim=(-1.08, 1.08), ylim=(-1.08, 1.08), xlabel="first coordinate", ylabel="second coordinate")
     axis.label_outer()
 
 
@@ -82,6 +82,7 @@ def draw_curves(folders: Mapping[str, Sequence[Path]], radii: Mapping[str, Array
         _bars(classes, radii[name], colour, name, (list(folders).index(name) - 1) * 0.27)
     score.set(xlabel="step", ylabel="validation MAP@R (mean and range of the seeds)")
     pool.set(xlabel="problem", ylabel="covering radius of the pools")
+    pool.set_ylim(0, 1.4 * pool.get_ylim()[1])
     pool.xaxis.get_major_locator().set_params(integer=True)
     classes.set(xlabel="class", ylabel="covering radius of its test images (± std)", xticks=range(radii[name].shape[1]))
     for axis in (score, pool, classes):
@@ -146,7 +147,7 @@ def draw_alternation(results: Mapping[str, Any], path: Path) -> None:
     left, middle, right = figure.subplots(1, 3)
     names = ("contrastive", "one problem", "CCP")
     for end, colour, label in (
-        ("", COLOURS[0], "as all others"),
+        ("", COLOURS[0], "as in the other panels"),
         (", longer", COLOURS[1], "three times as many steps"),
     ):
         shifted = np.arange(3) + (0.1 if end else -0.1)
