@@ -14,7 +14,7 @@ for 500 steps on 100 characters of Omniglot; 20 more select the model, every 10 
 it, all by 20 hands. Unless varied: K = 8 proxies per class, pools of b = 12 images, λ = 0.0002, batches of 8 × 4. The
 search is Bayesian, on validation MAP@R, as in the thesis; all else is test MAP@R by Euclidean distance, with intervals
 over trainings (3 seeds, 2 for pools and batches, taken as independent) and test classes. The arms "longer" were added
-after the test results of 500 steps had been seen, to find out why they fell short. Learning rate, pace of validation and
+after the test results of 500 steps had been seen, to find out why they fell short. Learning rate, validation pace and
 folds come from pilots that also showed test scores of seed 0. The ten claims are judged without a correction for their
 number. The time below is the sum of the trainings' wall times on a busy machine, entered by hand.
 
