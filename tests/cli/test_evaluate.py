@@ -41,6 +41,20 @@ def test_table_and_file_hold_the_metrics(model: Path, tmp_path: Path, capsys: py
     assert written["fingerprint"] == embedder.fingerprint()
 
 
+def test_lengths_count_where_the_norm_keeps_them(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    backbone = create_backbone("tiny")
+    embedder = Embedder(backbone, create_pooling("gap", backbone.out_features, 8), "lipschitz")
+    embedder.pooling.load_state_dict({name: 0.1 * value for name, value in embedder.pooling.state_dict().items()})
+    embedder.save(tmp_path / "model")
+    assert main(["evaluate", str(tmp_path / "model"), "toy", "--json", str(tmp_path / "numbers.json")]) == 0
+    test = load_dataset("toy").split("test").transformed(CentreCrop(backbone.preprocessing))
+    vectors = embedder.embed(torch.stack([test[row][0] for row in range(len(test))]))
+    found = json.loads((tmp_path / "numbers.json").read_text())["metrics"]["map@r"]
+    assert found == pytest.approx(retrieval_metrics(vectors, test.labels, distance="euclidean")["map@r"], abs=1e-6)
+    assert found != pytest.approx(retrieval_metrics(vectors, test.labels)["map@r"], abs=1e-3)
+
+
 def test_settings_splits_and_metrics_by_choice(model: Path, tmp_path: Path) -> None:
     numbers = tmp_path / "numbers.json"
     command = ["evaluate", str(model), "toy", "--split", "all", "--metrics", "r@3", "--json", str(numbers)]

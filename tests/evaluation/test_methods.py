@@ -53,9 +53,14 @@ TRAININGS: dict[str, dict[str, tuple[Any, ...]]] = {
         "validate_every": (25, 25, 250, 250),
         "patience": (60, 60, 60, 60),
         "normalize": ("lipschitz", "lipschitz", "lipschitz", "lipschitz"),
+        "distance": ("euclidean", "euclidean", "euclidean", "euclidean"),
     },
-    "C1+CCP": {"validate_every": (25, 25, 250, 250), "normalize": ("unit", "unit", "unit", "unit")},
-    "C1+XBM+L": {"validate_every": (100, 100, 1000, 1000), "normalize": ("lipschitz",) * 4},
+    "C1+CCP": {"validate_every": (25, 25, 250, 250), "normalize": ("unit",) * 4, "distance": ("cosine",) * 4},
+    "C1+XBM+L": {
+        "validate_every": (100, 100, 1000, 1000),
+        "normalize": ("lipschitz",) * 4,
+        "distance": ("euclidean",) * 4,
+    },
     "OTP-64x128": {"dim": (8192, 8192, 8192, 8192)},
 }
 # Settings of a pooling: m, μ, ε.
@@ -95,6 +100,22 @@ def test_losses_have_their_published_parameters(loss: str, more: str) -> None:
         return
     losses = [innermost(objective(config(loss + more, dataset))[0][2]) for dataset in DATASETS]
     assert {name: tuple(getattr(found, name) for found in losses) for name in LOSSES[loss]} == LOSSES[loss]
+
+
+@pytest.mark.parametrize("name", ["C2+XBM+L", "MS+CCP-L+GSP", "Triplet+L"])
+def test_the_lipschitz_norm_reaches_model_loss_and_scores(name: str) -> None:
+    """The three must agree: unit vectors in the loss, or cosines in the ranking, would undo it."""
+    found = config(name)
+    assert (found.normalize, found.distance) == ("lipschitz", "euclidean")
+    assert innermost(objective(found)[0][2]).norm == "lipschitz"
+    plain = config(name.replace("-L", "").replace("+L", ""))
+    assert (plain.normalize, plain.distance) == ("unit", "cosine")
+    assert innermost(objective(plain)[0][2]).norm == "unit"
+
+
+def test_the_lipschitz_norm_is_refused_where_it_has_no_effect() -> None:
+    with pytest.raises(InputError, match="'PNCA\\+L': the Lipschitz norm is for losses over pairs, PNCA"):
+        parse_method("PNCA+L")
 
 
 @pytest.mark.parametrize("name", TRAININGS)
@@ -187,10 +208,10 @@ def test_given_settings_win_and_reach_only_methods_that_have_them() -> None:
     assert (gsp.lr, gsp.pooling_settings, gsp.loss_settings) == (
         0.1,
         {"prototypes": 64, "mass": 0.7, "sharpness": 5.0},
-        {},
+        {"contrastive": {"norm": "unit"}},
     )
     xbm = config("C1+XBM", **given)
-    assert (xbm.pooling_settings, xbm.loss_settings, xbm.ccp_settings) == ({}, {"xbm": {"start": 3}}, {})
+    assert (xbm.pooling_settings, xbm.loss_settings["xbm"], xbm.ccp_settings) == ({}, {"start": 3}, {})
     assert applicable(parse_method("C1+CCP"), given)["ccp_settings"] == {"pool": 9}
 
 

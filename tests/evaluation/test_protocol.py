@@ -153,6 +153,19 @@ def test_the_length_of_a_model_s_vectors_does_not_weigh_it() -> None:
     np.testing.assert_array_equal(compute_scores(runs).ensemble["p@r"], compute_scores(scaled).ensemble["p@r"])
 
 
+def test_lengths_count_in_scores_and_ensembles_where_distances_rank() -> None:
+    runs = [[embedded(0)], [embedded(1)]]
+    lengths = torch.linspace(0.1, 1, CLASSES * PER_CLASS)[:, None]
+    longer = [[run._replace(vectors=lengths * run.vectors) for run in fold] for fold in runs]
+    scores = compute_scores(longer, "euclidean")
+    labels, vectors = runs[0][0].labels, [fold[0].vectors for fold in longer]
+    expected = {"single": vectors[1], "ensemble": torch.cat(vectors, 1)}
+    for kind, found in {"single": scores.single["map@r"][1, 0], "ensemble": scores.ensemble["map@r"][0, 0]}.items():
+        wanted = retrieval_metrics(expected[kind], labels, distance="euclidean").per_query["map@r"]
+        np.testing.assert_array_equal(found, wanted)
+    assert not np.array_equal(scores.ensemble["map@r"], compute_scores(longer).ensemble["map@r"])
+
+
 def test_other_images_are_refused() -> None:
     other = embedded(1)._replace(labels=torch.zeros(CLASSES * PER_CLASS))
     with pytest.raises(InputError, match="different images"):

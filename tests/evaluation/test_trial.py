@@ -8,6 +8,7 @@ import torch
 
 from sumpool.data import load_dataset
 from sumpool.embedder import Embedder
+from sumpool.evaluation.methods import expand, parse_method
 from sumpool.evaluation.trial import Embedded, prepared_test, run_trial
 from sumpool.training.config import TrainConfig
 from sumpool.training.evaluate import score_dataset
@@ -65,3 +66,17 @@ def test_queries_are_searched_in_the_gallery_where_both_exist() -> None:
     query, gallery = torch.tensor([True, False, False, False]), torch.tensor([False, True, True, True])
     assert Embedded(vectors, labels, query, gallery).metrics(("p@1",)) == {"p@1": 0.0}
     assert Embedded(vectors, torch.tensor([0, 0, 1, 1]), query, gallery).metrics(("p@1",)) == {"p@1": 1.0}
+
+
+def test_a_method_with_the_lipschitz_norm_trains_and_ranks_by_it(tmp_path: Path) -> None:
+    """Shorter vectors than 1 keep their length in the loss, in the model and in the ranking."""
+    small = {name: value for name, value in SMALL.items() if name not in ("pooling", "loss")}
+    given = {"dataset": "glyphs", "weights": None, "warmup": 0, "validate_on": "auto", **small}
+    with_l, without = (expand(parse_method(name), "fair", given) for name in ("C2+L", "C2"))
+    found = run_trial(TrainConfig.from_dict(with_l), tmp_path / "with")
+    plain = run_trial(TrainConfig.from_dict(without), tmp_path / "without")
+    lengths = found.vectors.norm(dim=1)
+    assert lengths.max() <= 1 + 1e-6
+    assert lengths.min() < 0.99
+    assert not torch.allclose(torch.nn.functional.normalize(found.vectors), plain.vectors, atol=1e-3)
+    assert found.metrics(METRICS, with_l["distance"]) != found.metrics(METRICS, "cosine")

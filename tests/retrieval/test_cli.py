@@ -16,10 +16,10 @@ from sumpool.retrieval import Index
 COLOURS = {"red": (220, 30, 30), "green": (30, 200, 40), "blue": (30, 50, 220)}
 
 
-def save_model(folder: Path, seed: int = 0, pooling: str = "gsp") -> None:
+def save_model(folder: Path, seed: int = 0, pooling: str = "gsp", norm: str = "unit") -> None:
     torch.manual_seed(seed)
     settings = {"prototypes": 4} if pooling == "gsp" else {}
-    Embedder(create_backbone("tiny"), create_pooling(pooling, in_features=32, dim=16, **settings)).save(folder)
+    Embedder(create_backbone("tiny"), create_pooling(pooling, in_features=32, dim=16, **settings), norm).save(folder)
 
 
 def paint(path: Path, colour: tuple[int, int, int], seed: int) -> None:
@@ -44,6 +44,13 @@ def index(work: Path, *flags: str) -> int:
 
 def search(work: Path, *flags: str) -> int:
     return main(["search", str(work / "index"), str(work / "query.png"), *flags])
+
+
+@pytest.mark.parametrize(("norm", "distance"), [("unit", "cosine"), ("lipschitz", "euclidean")])
+def test_the_index_compares_as_the_model_does(work: Path, norm: str, distance: str) -> None:
+    save_model(work / "model", norm=norm)
+    assert index(work) == 0
+    assert Index.load(work / "index").distance == distance
 
 
 def test_index_then_search(work: Path, capsys: pytest.CaptureFixture[str]) -> None:

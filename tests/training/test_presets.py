@@ -74,6 +74,7 @@ def test_ccp() -> None:
     assert pace == [(25, 60), (25, 60), (250, 60), (250, 60)]
     values = settings("fair", "cub", "ccp/contrastive")
     assert chosen(values, "normalize", "classes_per_batch", "images_per_class") == ("lipschitz", 8, 4)
+    assert (values["distance"], values["loss_settings"]) == ("euclidean", {"contrastive": {"norm": "lipschitz"}})
     assert values["pooling_settings"]["sharpness"] == 5.0
 
 

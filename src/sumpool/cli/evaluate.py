@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> None:
         dataset = dataset.split(args.split)
     dataset = dataset.transformed(CentreCrop(embedder.backbone.preprocessing))
     loading = {"batch_size": args.batch_size, "workers": args.workers}
-    metrics = score_dataset(embedder, dataset, tuple(args.metrics), **loading)
+    metrics = score_dataset(embedder, dataset, tuple(args.metrics), embedder.distance, **loading)
     _print(f"{dataset.name}, {args.split}: {len(dataset)} images, {len(dataset.classes)} classes", metrics)
     if args.json:
         about = {"model": args.model, "fingerprint": embedder.fingerprint(), "dataset": dataset.name}

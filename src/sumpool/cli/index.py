@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> None:
     vectors = embedder.embed_files(paths, batch_size=args.batch_size, progress=True)
     if old is None:
         about = {"folder": str(args.folder.resolve()), "model": _location(args.model)}
-        index = Index(vectors, fresh, model=model, backend=args.backend, about=about)
+        index = Index(vectors, fresh, model=model, distance=embedder.distance, backend=args.backend, about=about)
     else:
         index = old
         if fresh:

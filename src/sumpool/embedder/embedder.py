@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -48,6 +48,11 @@ class Embedder(nn.Module):
     def dim(self) -> int:
         """Length of an embedding."""
         return self.pooling.out_features
+
+    @property
+    def distance(self) -> Literal["cosine", "euclidean"]:
+        """How embeddings are compared: a norm that keeps lengths keeps them so that they count."""
+        return "cosine" if self.normalize == "unit" else "euclidean"
 
     def forward(self, images: Tensor, mask: Tensor | None = None) -> Pooled:
         """Embed prepared images (B,3,H,W); `mask` is True where a local feature counts."""

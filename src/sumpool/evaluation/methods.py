@@ -13,11 +13,13 @@ from itertools import takewhile
 from typing import Any, NamedTuple
 
 from sumpool.errors import InputError
+from sumpool.losses import LOSSES
+from sumpool.losses.base import PairLoss
 from sumpool.losses.chain import parse_chain
 from sumpool.pooling import POOLINGS
 from sumpool.registry import nearest
 from sumpool.training.config import TrainConfig, merged
-from sumpool.training.presets import PROTOTYPES, protocol_settings
+from sumpool.training.presets import PROTOTYPES, norm_settings, protocol_settings
 
 LOSS_NAMES = {
     "C1": "original_contrastive",
@@ -91,7 +93,7 @@ METHODS = {
     "SoftTriple": "softmax over several centres per class (table 3.1: SoftTriplet-S/L)",
     "LIBC": "intra-batch message passing",
     "C1+XBM": "C1 against a memory of past batches too; C2+XBM likewise",
-    "C1+XBM+L": "the same with the Lipschitz norm v/max(1, ‖v‖); +L works for every method",
+    "C1+XBM+L": "the same with the Lipschitz norm v/max(1, ‖v‖); +L works for every loss over pairs",
     "C1+CCP": "chance-constrained programming, unit norm; C2, MS and Triplet likewise",
     "C1+CCP-L": "chance-constrained programming with the Lipschitz norm, as in the tables of CCP",
     "C2+GSP": "generalized sum pooling with zero-shot prediction; works for every loss",
@@ -154,8 +156,12 @@ def parse_method(name: str) -> Method:
     sets = sorted({WRAPPER_NAMES[part].chain for part in wrappers} - {""})
     chain = "/".join([*zero_shot, *sets, LOSS_NAMES[losses[0] if losses else "C2"]])
     parse_chain(chain)  # some losses have no pairs for XBM or CCP to extend
-    norm = "lipschitz" if any(WRAPPER_NAMES[part].lipschitz for part in wrappers) else "unit"
-    return Method("+".join(parts), chain, POOLING_NAMES[pooling], {"normalize": norm, **POOLING_SIZES.get(pooling, {})})
+    pairs = issubclass(LOSSES[chain.split("/")[-1]], PairLoss)
+    lipschitz = any(WRAPPER_NAMES[part].lipschitz for part in wrappers)
+    if lipschitz and not pairs:
+        raise InputError(f"{name!r}: the Lipschitz norm is for losses over pairs, {losses[0]} compares cosines only")
+    norm = norm_settings("lipschitz" if lipschitz else "unit", chain) if pairs else {"normalize": "unit"}
+    return Method("+".join(parts), chain, POOLING_NAMES[pooling], norm | POOLING_SIZES.get(pooling, {}))
 
 
 def expand(method: Method, protocol: str, given: Mapping[str, Any]) -> dict[str, Any]:

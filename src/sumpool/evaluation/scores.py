@@ -1,7 +1,7 @@
 """Per-query scores of one method: of every training, and of the ensembles of one training per fold.
 
-An ensemble concatenates the unit vectors of its models. There are R^F of them, so their scores are computed once and
-kept in the method's folder, together with a hash of the embeddings that they were computed from.
+An ensemble concatenates the vectors of its models, as unit vectors where cosines rank. There are R^F of them, so their
+scores are computed once and kept in the method's folder, together with a hash of the embeddings and the distance.
 """
 
 import hashlib
@@ -45,7 +45,7 @@ def method_scores(
 ) -> Scores:
     """The scores of run folders by fold and repeat, from `store` if they were computed from the same embeddings."""
     files = [run / f"{part}.safetensors" for fold in runs for run in fold]
-    stamp = " ".join(hashlib.sha256(file.read_bytes()).hexdigest() for file in files)
+    stamp = " ".join([distance, *(hashlib.sha256(file.read_bytes()).hexdigest() for file in files)])
     scores = _kept(store, stamp)
     if scores is None:
         scores = compute_scores([[load_embedded(run, part) for run in fold] for fold in runs], distance)
@@ -62,18 +62,19 @@ def compute_scores(runs: Sequence[Sequence[Embedded]], distance: Distance = "cos
         raise InputError("the trainings have embedded different images, so their scores cannot be compared")
     singles = [[run.metrics(METRICS, distance).per_query for run in fold] for fold in runs]
     single = {name: np.array([[found[name].numpy() for found in fold] for fold in singles]) for name in METRICS}
-    ensemble = _ensembles(runs) if len(runs) > 1 else {}
+    ensemble = _ensembles(runs, distance) if len(runs) > 1 else {}
     return Scores(first.vectors.shape[1], first.labels[first.query].numpy(), single, ensemble)
 
 
-def _ensembles(runs: Sequence[Sequence[Embedded]]) -> dict[str, Array]:
+def _ensembles(runs: Sequence[Sequence[Embedded]], distance: Distance) -> dict[str, Array]:
     """Metric → scores of every collection of one repeat per fold."""
-    unit = [[normalize(run.vectors.float(), dim=1) for run in fold] for fold in runs]
+    whole = [[run.vectors.float() for run in fold] for fold in runs]
+    parts = [[normalize(vectors, dim=1) for vectors in fold] for fold in whole] if distance == "cosine" else whole
     collections = list(product(*(range(len(fold)) for fold in runs)))
     found = []
     for choice in counted(collections, len(collections), "scoring ensembles"):
-        vectors = torch.cat([fold[repeat] for fold, repeat in zip(unit, choice, strict=True)], dim=1)
-        found.append(runs[0][0]._replace(vectors=vectors).metrics().per_query)
+        vectors = torch.cat([fold[repeat] for fold, repeat in zip(parts, choice, strict=True)], dim=1)
+        found.append(runs[0][0]._replace(vectors=vectors).metrics(METRICS, distance).per_query)
     shape = [len(fold) for fold in runs]
     return {name: np.stack([scores[name].numpy() for scores in found]).reshape(*shape, -1) for name in METRICS}
 

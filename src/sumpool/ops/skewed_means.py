@@ -30,8 +30,8 @@ def log_exp_mean(values: Tensor, skew: float) -> Tensor:
     Computed as $s^* + \frac1\lambda\log(1 + \frac1N\sum_i(e^{\lambda(s_i - s^*)} - 1))$ with $s^*$ the maximum
     (λ > 0) or minimum: no exponential overflows for large |λ|, and nothing cancels for small |λ|.
     """
-    if skew == 0:
-        return values.mean(-1)
+    if abs(skew) < torch.finfo(values.dtype).smallest_normal / torch.finfo(values.dtype).eps:
+        return values.mean(-1)  # to the last digit, where λ·s would be rounded to a few bits
     extreme = (values.amax(-1) if skew > 0 else values.amin(-1)).detach()
     excess = torch.expm1(skew * (values - extreme.unsqueeze(-1))).mean(-1)
     return extreme + torch.log1p(excess) / skew

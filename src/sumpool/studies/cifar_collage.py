@@ -49,11 +49,6 @@ def cifar_collage(call: Call) -> Outcome:
     return outcome._replace(results=results, body=body)
 
 
-def work_folder(call: Call) -> Path:
-    """Where the trainings run: not among figures and pages, which are kept."""
-    return Path(call.pick(call.out, *(Path("out/cifar-collage") / scale for scale in ("cpu", "paper")))) / "runs"
-
-
 @torch.no_grad()
 def weight_on_class(folder: Path, collages: Dataset, alone: Dataset, count: int = 320) -> float:
     """Mean pooling weight on the tile that shows the class, over `count` collages; equal weights give 0.25.
@@ -133,18 +128,18 @@ def pretraining(call: Call, work: Path, root: Path) -> TrainConfig:
         lr=2e-3,
         plateau_patience=2,
         classes_per_batch=32,
-        steps=call.pick(1, 2000, 80_000),
-        validate_every=call.pick(1, 500, 2000),
+        steps=call.pick(1, 6000, 80_000),
+        validate_every=call.pick(1, 1500, 2000),
         patience=100,
         augment="shift",
         precision="bf16",
-        ema=0.99,
+        ema=0.998,
     )
 
 
 def plan(call: Call) -> Plan:
     """The trainings."""
-    work = work_folder(call)
+    work = call.work
     root = mapped(data_root(call.data_root), work, call.pick(4, 500, 500))
     weights = pretrained(pretraining(call, work, root), work)
     data: dict[str, Any] = {"per_class": call.pick(2, 100, 600), "verify": False}

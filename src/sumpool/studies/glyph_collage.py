@@ -11,7 +11,6 @@ test are disjoint.
 Measured: not yet.
 """
 
-from pathlib import Path
 from typing import Any
 
 from sumpool.studies.base import Call, Outcome
@@ -29,7 +28,6 @@ def glyph_collage(call: Call) -> Outcome:
 
 def plan(call: Call) -> Plan:
     """The trainings."""
-    work = call.pick(call.out, *(Path("out/glyph-collage") / scale for scale in ("cpu", "paper"))) / "runs"
     data: dict[str, Any] = call.pick(
         {"per_class": 4, "classes": 40}, {"per_class": 20, "classes": 200}, {"per_class": 100}
     )
@@ -41,7 +39,7 @@ def plan(call: Call) -> Plan:
         "flip": 0.0,
         "device": "cpu",
     }
-    weights = pretrained(pretraining(call, data, common), work)
+    weights = pretrained(pretraining(call, data, common), call.work)
     base = TrainConfig(
         "glyph-collage",
         data_settings=data,
@@ -55,7 +53,7 @@ def plan(call: Call) -> Plan:
         **common,
     )
     rows = call.pick(main_rows, every_pooling, every_pooling)(GSP)
-    return Plan(base, {"dataset": "glyphs"}, rows, 0.5, PROXIES, call.pick(1, 3, 5), call.pick(1, 1, 5), work)
+    return Plan(base, {"dataset": "glyphs"}, rows, 0.5, PROXIES, call.pick(1, 3, 5), call.pick(1, 1, 5), call.work)
 
 
 def pretraining(call: Call, data: dict[str, Any], common: dict[str, Any]) -> TrainConfig:

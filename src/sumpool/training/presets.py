@@ -7,6 +7,7 @@ conventional  all training classes, 512-D, the model selected on the test classe
 
 from typing import Any, NamedTuple
 
+from sumpool.ops.similarity import Norm
 from sumpool.registry import lookup
 
 # Losses that compare images with learned class proxies; CCP's proxies stand in for images and do not count.
@@ -84,7 +85,7 @@ def protocol_settings(
     if protocol == "conventional":
         settings |= _conventional(dataset, backbone or settings["backbone"])
     if ccp:
-        settings |= {"normalize": "lipschitz"} | ({"folds": 3, "fold": 2} if protocol == "tuning" else {})
+        settings |= norm_settings("lipschitz", loss) | ({"folds": 3, "fold": 2} if protocol == "tuning" else {})
     if proxies:
         # The first epoch, which is what lies between two validations, trains only the head and the proxies.
         settings |= {"classes_per_batch": 32, "images_per_class": 1, "warmup": settings["validate_every"]}
@@ -92,6 +93,12 @@ def protocol_settings(
     if pooling in GSP_POOLINGS:
         settings["pooling_settings"] = {"prototypes": prototypes, "mass": 0.3, "sharpness": 0.5 if proxies else 5.0}
     return settings
+
+
+def norm_settings(norm: Norm, loss: str) -> dict[str, Any]:
+    """One norm for the model, its pair loss and its scores: the length that the Lipschitz norm keeps counts in both."""
+    distance = "cosine" if norm == "unit" else "euclidean"
+    return {"normalize": norm, "distance": distance, "loss_settings": {loss.split("/")[-1]: {"norm": norm}}}
 
 
 def _conventional(dataset: str, backbone: str) -> dict[str, Any]:
