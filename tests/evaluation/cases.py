@@ -1,4 +1,4 @@
-"""Results to report, made up: scores drawn at random, and run folders with what a report reads in them."""
+"""A training of a second; and results to report, made up: scores drawn at random, and their run folders."""
 
 import json
 from pathlib import Path
@@ -12,6 +12,20 @@ from sumpool.training.config import TrainConfig, to_yaml
 
 METRICS = ("p@1", "p@r", "map@r")
 NASTY = ["=HYPERLINK(1)", "<script>alert(1)</script>", "50%_of\\x {a} & b|c #1 ~^$", "long" * 40, "two\nlines"]
+# A training of a second.
+SMALL: dict[str, Any] = {
+    "data_settings": {"per_class": 4, "classes": 15},
+    "backbone": "tiny",
+    "pooling": "gap",
+    "dim": 8,
+    "loss": "contrastive",
+    "augment": "none",
+    "classes_per_batch": 2,
+    "images_per_class": 2,
+    "steps": 2,
+    "validate_every": 2,
+    "device": "cpu",
+}
 
 
 def made_up(

@@ -14,19 +14,7 @@ from sumpool.evaluation.tally import Tally
 from sumpool.evaluation.trial import load_embedded
 from sumpool.training.config import TrainConfig
 
-SMALL: dict[str, Any] = {
-    "data_settings": {"per_class": 4, "classes": 15},
-    "backbone": "tiny",
-    "pooling": "gap",
-    "dim": 8,
-    "loss": "contrastive",
-    "augment": "none",
-    "classes_per_batch": 2,
-    "images_per_class": 2,
-    "steps": 2,
-    "validate_every": 2,
-    "device": "cpu",
-}
+from .cases import SMALL
 
 
 def trials(folder: Path, count: int = 3, **settings: Any) -> list[Trial]:

@@ -1,7 +1,6 @@
 """A trial trains, continues or takes what is there; its test embeddings are those of the best model."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -14,18 +13,7 @@ from sumpool.training.config import TrainConfig
 from sumpool.training.evaluate import score_dataset
 from sumpool.training.loop import METRICS, Training
 
-SMALL: dict[str, Any] = {
-    "data_settings": {"per_class": 4, "classes": 15},
-    "backbone": "tiny",
-    "pooling": "gap",
-    "dim": 8,
-    "loss": "contrastive",
-    "augment": "none",
-    "classes_per_batch": 2,
-    "images_per_class": 2,
-    "steps": 2,
-    "validate_every": 2,
-}
+from .cases import SMALL
 
 
 def test_the_scores_are_those_of_the_best_model_on_the_test_images(tmp_path: Path) -> None:

@@ -63,11 +63,12 @@ def embedded_test(folder: Path) -> Embedded:
         return load_embedded(folder)
     if not (folder / BEST).exists():
         raise InputError(f"{folder} has no model yet: continue it with sumpool train --resume {folder}")
-    config = _config(folder)
+    config = run_config(folder)
     return embed_part(config, folder, join(config.device))
 
 
-def _config(folder: Path) -> TrainConfig:
+def run_config(folder: Path) -> TrainConfig:
+    """The configuration of a run."""
     return TrainConfig.from_dict(yaml.safe_load((folder / CONFIG).read_text()))
 
 
@@ -99,7 +100,7 @@ def _of_method(folder: Path, protocol: Protocol, method: str) -> MethodResult:
 
 
 def _of_run(folder: Path) -> MethodResult:
-    config = _config(folder)
+    config = run_config(folder)
     arrays = _arrays(compute_scores([[embedded_test(folder)]], config.distance))
     return MethodResult(
         method=folder.resolve().name,

@@ -1,4 +1,4 @@
-"""Figures of the CCP studies. Colours are Okabe and Ito's, which colour-blind readers can tell apart."""
+"""Figures of the CCP studies."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -8,24 +8,14 @@ import numpy as np
 from torch import Tensor
 
 from sumpool.data.record import Array
-from sumpool.errors import InputError
 from sumpool.evaluation.trial import Embedded
 from sumpool.retrieval import class_geometry
 from sumpool.studies.ccp_arms import BATCHES, POOLS, PROXIES, cell
 from sumpool.studies.ccp_record import Moment
+from sumpool.studies.figure import COLOURS, new_figure
 from sumpool.training.run import Run
 
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MOST = 600  # points in a panel; more only cover one another
-
-
-def new_figure(width: float, height: float) -> Any:
-    """An empty figure that needs no display."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as missing:
-        raise InputError("drawing needs matplotlib: pip install 'sumpool[plot]'") from missing
-    return Figure(figsize=(width, height), layout="constrained")
 
 
 def draw_plane(moments: Sequence[Moment], best: Embedded, path: Path, panels: int = 3) -> None:

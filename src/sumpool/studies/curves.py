@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sumpool.studies.figure import new_figure
+from sumpool.studies.figure import COLOURS, new_figure
 
 # Okabe and Ito's colours, and markers, so that curves are told apart without colour.
-STYLES = [("#0072B2", "o"), ("#D55E00", "s"), ("#009E73", "^"), ("#CC79A7", "D"), ("#E69F00", "v"), ("#56B4E9", "P")]
+STYLES = list(zip(COLOURS, "os^DvP*X", strict=True))
 
 
 class Panel(NamedTuple):

@@ -6,7 +6,7 @@ from sumpool.errors import InputError
 
 BLUE, ORANGE, GREEN, VERMILION = "#0072b2", "#e69f00", "#009e73", "#d55e00"
 SKY, PURPLE, GREY, YELLOW = "#56b4e9", "#cc79a7", "#999999", "#b8a900"  # the yellow darkened, to be seen on white
-COLOURS = (BLUE, ORANGE, GREEN, VERMILION, SKY, PURPLE, GREY, YELLOW)  # after Okabe and Ito
+COLOURS = (BLUE, VERMILION, GREEN, ORANGE, SKY, PURPLE, GREY, YELLOW)  # after Okabe and Ito
 
 
 def new_figure(width: float, height: float) -> Any:

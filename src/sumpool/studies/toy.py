@@ -16,11 +16,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from sumpool.errors import InputError
 from sumpool.ops.transport import partial_transport
 from sumpool.ops.transport_reference import linear_program
 from sumpool.pooling.gsp import prototype_cost
 from sumpool.studies.base import Call, Outcome, markdown_table
+from sumpool.studies.figure import new_figure
 
 SIDE, BLOCK = 10, 5
 MASS, SHARPNESS = 0.2, 5.0
@@ -71,11 +71,7 @@ def summary(weights: Tensor, informative: Tensor) -> dict[str, float]:
 
 def draw(features: Tensor, weights: dict[str, Tensor], path: Path) -> None:
     """The map and the weights side by side, on one scale, darker = heavier."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as missing:
-        raise InputError("drawing needs matplotlib: pip install 'sumpool[plot]'") from missing
-    figure = Figure(figsize=(3 * (1 + len(weights)), 3.2), layout="constrained")
+    figure = new_figure(3 * (1 + len(weights)), 3.2)
     axes = figure.subplots(1, 1 + len(weights))
     axes[0].imshow(features.numpy().clip(0, 1))
     axes[0].set_title("feature map")

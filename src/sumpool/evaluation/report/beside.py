@@ -2,8 +2,7 @@
 
 from sumpool.evaluation.methods import expand, parse_method
 from sumpool.evaluation.published import BACKBONES, Published, published_for
-from sumpool.evaluation.report.runs import run_config
-from sumpool.evaluation.results import MethodResult
+from sumpool.evaluation.results import MethodResult, run_config
 from sumpool.training.config import TrainConfig
 
 FAIR_DIMS = {"single": 128, "ensemble": 512}

@@ -8,9 +8,9 @@ from sumpool.errors import InputError
 from sumpool.evaluation.report.examples import example_rows, examples
 from sumpool.evaluation.report.forest import Difference, forest
 from sumpool.evaluation.report.groups import Group, metrics
-from sumpool.evaluation.report.runs import best_run, run_config, validation_line
+from sumpool.evaluation.report.runs import best_run, validation_line
 from sumpool.evaluation.report.sheets import Sheet, about, difference_sheet, score_sheet, warnings
-from sumpool.evaluation.results import MethodResult, embedded_test
+from sumpool.evaluation.results import MethodResult, embedded_test, run_config
 from sumpool.evaluation.trial import load_embedded, prepared_test
 from sumpool.training.curves import curves
 from sumpool.training.page import page, table

@@ -1,18 +1,11 @@
-"""What a report takes from the folders of trainings: configuration, validation scores, the best of several runs."""
+"""What a report takes from the folders of trainings: validation scores, the best of several runs."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
-import yaml
-
-from sumpool.training.config import TrainConfig
+from sumpool.evaluation.results import run_config
 from sumpool.training.curves import Line
-from sumpool.training.run import CONFIG, Run
-
-
-def run_config(folder: Path) -> TrainConfig:
-    """The configuration of a run."""
-    return TrainConfig.from_dict(yaml.safe_load((folder / CONFIG).read_text()))
+from sumpool.training.run import Run
 
 
 def validation_line(folder: Path) -> Line:
