@@ -1,6 +1,7 @@
 """Sets made without download hold what their descriptions say."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -147,6 +148,20 @@ def test_cifar_collage_keeps_background_and_classes_apart(load: Load) -> None:
     assert sum(len(background) for _, background in used.values()) == len(hidden)
     assert not hidden & set().union(*(classes for classes, _ in used.values()))
     assert scenes[0][0].shape == (3, 64, 64)
+
+
+def test_collages_of_super_classes_and_chosen_background(root: Path) -> None:
+    plain = DATASETS["cifar-collage"](root, per_class=2, verify=False, background=[2, 9])
+    grouped = DATASETS["cifar-collage"](root, per_class=2, verify=False, background=[2, 9], groups=True)
+    group = collage_module.coarse_labels(root, plain.class_names)
+    assert [r.label for r in grouped.records] == [group[r.label] for r in plain.records]
+    assert set(group) - {r.label for r in grouped.records} == {2, 9}
+    first = grouped.records[0].label
+    assert grouped.class_names[first] == ", ".join(np.array(plain.class_names)[group == first])
+    for split in ("train", "val", "test"):
+        assert {r.label for r in grouped.records if r.split == split} == {r.label for r in grouped.records}
+    with pytest.raises(InputError, match="super-classes, 0 to 19, got \\[20\\]"):
+        DATASETS["cifar-collage"](root, verify=False, background=[20])
 
 
 def test_distilled_collages_are_the_class_images_alone(load: Load, root: object) -> None:

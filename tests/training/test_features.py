@@ -7,6 +7,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +109,13 @@ def test_features_are_computed_once(tmp_path: Path, written: list[int]) -> None:
     assert sum(written) == 64
     training(tmp_path / "b", cache=cache)
     training(tmp_path / "c", cache=cache, pooling="gap", pooling_settings={}, loss="triplet")
+    assert sum(written) == 64
+
+
+def test_runs_side_by_side_take_turns(tmp_path: Path, written: list[int]) -> None:
+    with ThreadPoolExecutor() as pool:
+        runs = [pool.submit(training, tmp_path / name, cache=str(tmp_path / "cache")) for name in "abc"]
+        assert [len(run.result().data.train) for run in runs] == [len(runs[0].result().data.train)] * 3
     assert sum(written) == 64
 
 

@@ -121,7 +121,6 @@ def allocate(path: Path, size: int) -> None:
 
 def make_room(cache: Path, stores: Sequence[FeatureStore], gigabytes: float) -> None:
     """Keep the cache within its bound: refuse entries that exceed it, remove others, the longest unused first."""
-    cache.mkdir(parents=True, exist_ok=True)
     sizes = {store.folder: store.bytes for store in stores}
     need = sum(sizes.values())
     if need > gigabytes * 1e9:

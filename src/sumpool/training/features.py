@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.distributed as dist
+from filelock import FileLock
 from torch import Tensor
 
 from sumpool.backbones import Backbone
@@ -91,14 +93,23 @@ def cached(
     cache = Path(config.cache)
     described = describe_backbone(backbone), feature_shape(backbone, processes.device), config.cache_dtype
     stores = [create_store(cache, part, count, *described) for part, count in zip(parts, views, strict=True)]
-    if processes.writes:
-        make_room(cache, stores, config.cache_gb)
-        for store in stores:
-            store.reserve()
-    _wait()
-    for store, part in zip(stores, parts, strict=True):
-        fill(store, part, backbone, config, processes)
+    with one_run_at_a_time(cache) if processes.writes else nullcontext():
+        if processes.writes:
+            make_room(cache, stores, config.cache_gb)
+            for store in stores:
+                store.reserve()
+        _wait()
+        for store, part in zip(stores, parts, strict=True):
+            fill(store, part, backbone, config, processes)
     return [feature_set(part, store, config.seed) for part, store in zip(parts, stores, strict=True)]
+
+
+@contextmanager
+def one_run_at_a_time(cache: Path) -> Iterator[None]:
+    """Runs side by side that share a cache take turns, so that the second finds what the first has computed."""
+    cache.mkdir(parents=True, exist_ok=True)
+    with FileLock(cache / "lock"):
+        yield
 
 
 def describe_backbone(backbone: Backbone) -> str:
