@@ -9,7 +9,7 @@ from sumpool.evaluation.published import all_published
 from sumpool.studies.base import Call
 from sumpool.studies.grid import Grid
 from sumpool.studies.gsp_ablation_plan import FACTORS, Levels, configurations, screened, screening_of
-from sumpool.studies.gsp_ablations import effects, gains, grid_claims, mass_claims, screening_claims
+from sumpool.studies.gsp_ablations import component_claims, effects, gains, grid_claims, mass_claims, screening_claims
 from sumpool.training.config import TrainConfig
 from sumpool.training.factorial import design
 from sumpool.training.space import screening
@@ -42,9 +42,19 @@ def test_effects_are_those_that_the_scores_were_made_of() -> None:
     assert [value["mean"] for value in found.values()] == pytest.approx(made, abs=0.003)
     claims = screening_claims(found, ONE)
     assert all(claims.values())
-    flipped = {name: {**value, "mean": -value["mean"], "p by Holm": 0.0} for name, value in found.items()}
+    flipped = {
+        name: {"mean": -value["mean"], "ci95": [-end for end in reversed(value["ci95"])], "p by Holm": 0.0}
+        for name, value in found.items()
+    }
     flipped["C2 ε"]["mean"] = 0.0
     assert not any(screening_claims(flipped, ONE).values())
+
+
+def test_claims_about_components_need_sure_gains() -> None:
+    pairs = ("GSP − neither", "L_ZS − neither", "GSP and L_ZS − GSP", "GSP and L_ZS − L_ZS")
+    for p_value, sure in ((0.001, True), (0.5, False)):
+        found = component_claims({pair: {"mean": 0.1, "p by Holm": p_value} for pair in pairs})
+        assert set(found.values()) == {sure}
 
 
 def test_claims_about_mass_and_grid_depend_on_the_scores() -> None:

@@ -55,6 +55,7 @@ class Plan:
         seeds: trainings of each main row
         other_seeds: trainings of each other row
         work: folder for the run folders
+        losses: columns of the table
     """
 
     base: TrainConfig
@@ -65,6 +66,7 @@ class Plan:
     seeds: int
     other_seeds: int
     work: Path
+    losses: Sequence[str] = tuple(LOSSES)
 
 
 def every_pooling(gsp: Mapping[str, Any]) -> dict[str, Row]:
@@ -148,7 +150,7 @@ def pretrained(config: TrainConfig, work: Path) -> Path:
 def trials(plan: Plan) -> dict[str, list[Trial]]:
     """The trainings of every row with either loss, such as "C2 GSP"."""
     found = {}
-    for loss, (name, row) in product(LOSSES, plan.rows.items()):
+    for loss, (name, row) in product(plan.losses, plan.rows.items()):
         seeds = plan.seeds if name in MAIN else plan.other_seeds
         configs = [training(plan, loss, name, row, seed) for seed in range(seeds)]
         found[f"{loss} {name}"] = [(config, run_folder(plan.work, f"{loss} {name}", config)) for config in configs]
@@ -163,7 +165,7 @@ def measure(plan: Plan, jobs: int) -> tuple[dict[str, Any], dict[str, list[Trial
     results = summarise(runs, "C2 GAP", "C2 GSP")
     results["differences"] = {
         f"{loss} {claim}": difference(runs, f"{loss} {candidate}", f"{loss} {baseline}")
-        for loss, (claim, (candidate, baseline)) in product(LOSSES, CLAIMS.items())
+        for loss, (claim, (candidate, baseline)) in product(plan.losses, CLAIMS.items())
     }
     return results, table
 
@@ -189,16 +191,16 @@ def judge(differences: Mapping[str, Any], target: float) -> tuple[Verdict, str]:
     )
 
 
-def table(results: Mapping[str, Any], names: Sequence[str], trained: Mapping[str, Sequence[Trial]]) -> str:
-    """MAP@R and P@1 of every row with either loss, and the differences."""
+def table(results: Mapping[str, Any], plan: Plan, trained: Mapping[str, Sequence[Trial]]) -> str:
+    """MAP@R and P@1 of every row with every loss, and the differences."""
     scores = [
         {
             "pooling": name,
-            **{f"{loss}: MAP@R": shown(results[f"{loss} {name}"]["map@r"]) for loss in LOSSES},
-            **{f"{loss}: P@1": f"{100 * results[f'{loss} {name}']['p@1']['mean']:.1f}" for loss in LOSSES},
+            **{f"{loss}: MAP@R": shown(results[f"{loss} {name}"]["map@r"]) for loss in plan.losses},
+            **{f"{loss}: P@1": f"{100 * results[f'{loss} {name}']['p@1']['mean']:.1f}" for loss in plan.losses},
             "seeds": len(trained[f"C2 {name}"]),
         }
-        for name in names
+        for name in plan.rows
     ]
     differences = [
         {"difference": name, "points of MAP@R": shown(values["map@r"])}
@@ -210,7 +212,7 @@ def table(results: Mapping[str, Any], names: Sequence[str], trained: Mapping[str
 def report(call: Call, plan: Plan, target: float) -> Outcome:
     """Run a study: numbers, figures, page and verdict."""
     results, trained = measure(plan, call.jobs)
-    draw_scores(results, list(LOSSES), list(plan.rows), call.out / "scores.png")
+    draw_scores(results, plan.losses, list(plan.rows), call.out / "scores.png")
     folders = {name: trained[f"C2 {name}"][0][1] / BEST for name in ("GAP", "GSP", "GSP+L_ZS")}
     draw_weights(folders, examples(plan.base), call.out / "weights.png")
     verdict, reason = judge(results["differences"], target)
@@ -218,7 +220,7 @@ def report(call: Call, plan: Plan, target: float) -> Outcome:
 
 Dots are means, bars 95 % intervals over test classes and, where there are several, seeds.
 
-{table(results, list(plan.rows), trained)}
+{table(results, plan, trained)}
 
 ![collages of unseen classes and the pooling weights on them](weights.png)
 

@@ -6,9 +6,14 @@ Claim: the text has this experiment with CIFAR images (`cifar-collage`): GSP lea
 GAP cannot, and the zero-shot loss L_ZS adds to it.
 
 Setting: 56-px collages of one letter (the class) and three symbols; letters and symbols of training, validation and
-test are disjoint.
+test are disjoint. At scale `cpu`: 200 letters, 20 collages of each, a network of four convolutions that has learned
+single training letters and symbols for 400 steps, then 300 steps of 16 × 4 images, validated every 100; m 64, μ 0.2,
+ε 10, λ 0.5; 3 seeds for GAP, GSP and distilled GAP, one for the others.
 
-Measured: not yet.
+Measured: GSP is 7.0 [4.6, 9.5] points of MAP@R above GAP with C2 and 6.4 [4.8, 8.1] with PNCA; L_ZS adds nothing (−0.5
+[−3.1, 2.0] and 0.1 [−1.5, 1.7]). GSP is above most poolings and not the best: with one seed, DeLF's learned attention,
+GeM over what GSP keeps, and NetVLAD of 8192 dimensions score higher. All are far from the letter alone (46). The time
+below is the sum of the trainings' times, which ran on a busy machine.
 """
 
 from typing import Any

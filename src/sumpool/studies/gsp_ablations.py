@@ -12,7 +12,11 @@ trained, 400 steps of 16 × 4 images, 2 seeds. Published settings (m 64, μ 0.3,
 a sweep does not say otherwise. At scale `paper`: CUB, tuning protocol. p-values are adjusted by Holm's method within
 each table.
 
-Measured: not run at scale `cpu` or `paper` so far; scale `smoke` runs in the tests and says nothing about the claims.
+Measured: GSP adds 3.2 [2.4, 3.9] points of MAP@R to C2's 1.3; L_ZS adds nothing, alone or with GSP. The smaller μ, the
+better, from 7.5 at μ = 0.05 to GAP's level at 0.9: small μ are not alike here, where a quarter of every image matters.
+ε has the largest effect; 20 and 50 are better than 5, and at PNCA's 0.5 GSP hardly selects (1.0 against GAP's 0.9). The
+number of prototypes matters little: 0.6 points from 16 to 128 in the screening with C2, nothing with PNCA. A higher λ
+costs C2 0.8 points, and PNCA's interval includes zero. The time below is without pauses.
 """
 
 from collections.abc import Mapping
@@ -86,19 +90,19 @@ def judge(results: Mapping[str, Any], tables: Mapping[str, Any], plan: Levels) -
     """What the text claims, each true or false here."""
     score = {name: found["map@r"]["mean"] for name, found in results.items()}
     return {
-        **component_claims(score, tables["components"]),
+        **component_claims(tables["components"]),
         **mass_claims(score, tables["mass"], plan),
         **screening_claims(tables["effects"], plan),
         **grid_claims(score, plan),
     }
 
 
-def component_claims(score: Mapping[str, float], differences: Mapping[str, Any]) -> dict[str, bool]:
+def component_claims(differences: Mapping[str, Any]) -> dict[str, bool]:
     """Table 5.3."""
     return {
         "GSP improves C2": gains(differences["GSP − neither"]),
         "L_ZS improves C2": gains(differences["L_ZS − neither"]),
-        "both together are best": score["GSP and L_ZS"] == max(score[name] for name in COMPONENTS),
+        "both together are best": all(gains(differences[f"GSP and L_ZS − {one}"]) for one in ("GSP", "L_ZS")),
     }
 
 
@@ -118,8 +122,8 @@ def screening_claims(effects: Mapping[str, Any], plan: Levels) -> dict[str, bool
     sizes = [{symbol: abs(effect["mean"]) for symbol, effect in found.items()} for found in of.values()]
     return {
         "ε has the largest effect": all(found["ε"] == max(found.values()) for found in sizes),
-        "small μ is better": all(found["μ"]["mean"] < 0 for found in of.values()),
-        "small λ is better": all(found["λ"]["mean"] < 0 for found in of.values()),
+        "small μ is better": all(found["μ"]["ci95"][1] < 0 for found in of.values()),
+        "small λ is better": all(found["λ"]["ci95"][1] < 0 for found in of.values()),
         "m does not matter": all(found["m"]["p by Holm"] > SURE for found in of.values()),
     }
 
