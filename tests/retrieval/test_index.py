@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from sumpool.errors import InputError
-from sumpool.retrieval import Index, match_threshold
+from sumpool.retrieval import Index, match_threshold, nearest
 from sumpool.retrieval.approximate import BACKENDS
 from sumpool.retrieval.expansion import expand_queries
 from sumpool.retrieval.reranking import rerank
@@ -20,9 +20,13 @@ def make(count: int = 60, dim: int = 8, **settings: object) -> Index:
     return Index(random_embeddings(count, dim), records, **settings)
 
 
+@pytest.mark.parametrize("many", [0, 16, 10**9], ids=["pairs one by one", "by their number", "float64 product"])
 @pytest.mark.parametrize("distance", ["cosine", "euclidean"])
 @pytest.mark.parametrize("case", CASES)
-def test_exact_search_equals_the_double_loop(case: str, distance: str) -> None:
+def test_exact_search_equals_the_double_loop(
+    case: str, distance: str, many: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nearest, "MANY", many)
     embeddings = CASES[case][0]
     index = Index(embeddings, [{}] * len(embeddings), distance=distance)
     queries = embeddings[::3]

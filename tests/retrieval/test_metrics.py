@@ -212,6 +212,8 @@ def test_products_are_within_the_tolerance(case: str, distance: str) -> None:
     product = (comparison.rows @ comparison.columns.T).flatten().double()
     assert (exact - product).abs().max() <= comparison.tolerance
     assert comparison.tolerance < (1e-2 if case == "crowded" else 1e-4)
+    fine = comparison.fine(torch.arange(len(comparison.queries))).flatten()
+    assert (exact - fine).abs().max() <= comparison.fine_tolerance < comparison.tolerance
 
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

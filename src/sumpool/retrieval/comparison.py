@@ -52,16 +52,16 @@ class Gallery:
         gaps = (self._placed(block, lengths[at]) - self.centre for at, block in blocks(embeddings))
         return max(float(torch.linalg.vector_norm(gap, dim=1).max()) for gap in gaps)
 
-    def operand(self, embeddings: Embeddings, lengths: Tensor, side: int) -> Tensor:
+    def operand(self, embeddings: Embeddings, lengths: Tensor, side: int, dtype: torch.dtype = torch.float32) -> Tensor:
         """Rows (side 0) or columns (side 1) of the product: unit vectors, or such that it is -‖q-g‖²/2."""
         count, dim = embeddings.shape
-        operand = torch.ones(count, dim if self.plain else dim + 2)
+        operand = torch.ones(count, dim if self.plain else dim + 2, dtype=dtype)
         for at, block in blocks(embeddings):
             block = self._placed(block, lengths[at])
             if not self.plain:
                 block = (block - self.centre) / self.scale
-                operand[at, dim + side] = block.square().sum(1).float() / -2
-            operand[at, :dim] = block.float()
+                operand[at, dim + side] = block.square().sum(1).to(dtype) / -2
+            operand[at, :dim] = block.to(dtype)
         return operand
 
 
@@ -83,17 +83,28 @@ class Comparison:
         self.norms = gallery.norms if queries is None else norms(self.queries, "queries")
         shared = queries is None and gallery.plain
         self.rows = self.columns if shared else gallery.operand(self.queries, self.norms, side=0)
-        self.tolerance = self._tolerance()
+        self.tolerance = self._tolerance(2.0**-24)
+        self.fine_tolerance = self._tolerance(2.0**-51)  # the error of the exact score included
 
-    def _tolerance(self) -> float:
+    def _tolerance(self, unit: float) -> float:
         """Bound on the error of a product: (K + 8) u Σ|a_k b_k|, with 6 to spare for thresholds rounded to float32."""
         gallery, terms = self.gallery, self.rows.shape[1] + 8
         if gallery.plain:
-            return terms * 2.0**-24
+            return terms * unit
         reach = gallery.reach(self.queries, self.norms) / gallery.scale
         # Far from the origin the exact score and the shift to the mean have errors too, those of float64.
         origin = 1.0 if gallery.cosine else float(torch.maximum(self.norms.max(), gallery.norms.max()))
-        return terms * (2.0**-24 * (1 + reach) ** 2 / 2 + 2.0**-51 * (origin / gallery.scale) ** 2)
+        return terms * (unit * (1 + reach) ** 2 / 2 + 2.0**-51 * (origin / gallery.scale) ** 2)
+
+    def fine(self, query: Tensor) -> Tensor:
+        """The product for some queries in float64, at most `fine_tolerance` away, not bit-equal for equal items."""
+        rows = self.gallery.operand(take(self.queries, query), self.norms[query], 0, torch.float64)
+        product = torch.empty(len(query), len(self.columns), dtype=torch.float64)
+        for start in range(0, len(self.columns), BLOCK):
+            at = slice(start, start + BLOCK)
+            columns = self.gallery.operand(self.gallery.embeddings[at], self.gallery.norms[at], 1, torch.float64)
+            torch.mm(rows, columns.T, out=product[:, at])
+        return product
 
     def exact(self, query: Tensor, item: Tensor) -> Tensor:
         """The float64 scores of the pairs (query[n], item[n]); equal embeddings get bit-equal scores."""

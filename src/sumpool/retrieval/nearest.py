@@ -12,6 +12,7 @@ from torch import Tensor
 from sumpool.retrieval.comparison import Comparison, full_precision
 
 ROWS = 256  # queries at a time: more do not make the product faster, fewer keep it in the cache
+MANY = 16  # how much more a pair costs alone than in a product
 GROUPS = 4  # item groups per wanted neighbour in the bound on the k-th score
 LAST = 2**32 - 1
 
@@ -78,13 +79,27 @@ def _sorted(values: Tensor, items: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _settled(comparison: Comparison, query: Tensor, values: Tensor, items: Tensor) -> Tensor:
-    """Put runs of items whose float32 scores are too close to tell apart into float64 order, ties by ascending item."""
-    close = values[:, :-1] - values[:, 1:] <= 2 * comparison.tolerance
-    pad = close.new_zeros(len(close), 1)
-    follows = torch.cat([pad, close], 1)
-    row, place = (follows | torch.cat([close, pad], 1)).nonzero(as_tuple=True)
-    run = (~follows[row, place]).cumsum(0)
+    """Put runs of items whose float32 scores are too close to tell apart into float64 order, ties by ascending item.
+
+    Where most are (crowded embeddings of thousands of dimensions), a float64 product leaves but a few to compare one by
+    one.
+    """
+    row, place, run = _close(values, comparison.tolerance)
+    if len(row) * MANY > len(query) * len(comparison.columns):
+        fine = comparison.fine(query).gather(1, items).masked_fill_(values == -torch.inf, -torch.inf)
+        sorting = torch.from_numpy(np.lexsort((items.numpy(), -fine.numpy()), axis=1))
+        values, items = fine.gather(1, sorting), items.gather(1, sorting)
+        row, place, run = _close(values, comparison.fine_tolerance)
     item = items[row, place]
     order = np.lexsort((item.numpy(), -comparison.exact(query[row], item).numpy(), run.numpy()))
     items[row, place] = item[torch.from_numpy(order)]
     return items
+
+
+def _close(values: Tensor, tolerance: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Row and place of all values that are too close to a neighbour in their row, and the run each belongs to."""
+    close = values[:, :-1] - values[:, 1:] <= 2 * tolerance
+    pad = close.new_zeros(len(close), 1)
+    follows = torch.cat([pad, close], 1)
+    row, place = (follows | torch.cat([close, pad], 1)).nonzero(as_tuple=True)
+    return row, place, (~follows[row, place]).cumsum(0)
