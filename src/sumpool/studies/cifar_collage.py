@@ -5,9 +5,24 @@ Command: `sumpool study cifar-collage --data-root DATA --scale cpu --out docs/st
 Claim: GSP is about 17 points of MAP@R above GAP, the zero-shot loss L_ZS adds to it, and GSP is better than 13 other
 poolings with C2 and PNCA, except for C2 with NetVLAD.
 
-Setting: 64-px collages of CIFAR-100.
+Setting: 64-px collages of CIFAR-100, one photo of the class and three of the background; what must be found again is
+one of 16 super-classes, by sub-classes that the training has not seen, among background that it has not seen. The text
+says neither which super-classes are background nor, clearly, that they are the classes; here the background is scenery
+(flowers, buildings and roads, landscapes, trees). As in the text, a ResNet20 first learns to classify all of CIFAR-100,
+so it knows the test classes: 6000 steps of 128 photos at scale `cpu`, which leave it at 48 % P@1, far from converged.
+Then, at scale `cpu`, 100 collages a sub-class, m 128, λ 0.5, batches of 16 × 4: every pooling over the frozen network
+(300 steps, learning rate 0.003; 3 seeds for GAP, GSP and distilled GAP, one for the others); and GAP and GSP with C2
+with the network trained too (200 steps, 0.0003, 2 seeds; the text's 0.001 unlearns more than it learns in so few
+steps). μ 0.1 and ε 20 instead of the text's 0.2 and 10, and the learning rates, were chosen on the validation classes;
+test results of those pilots were seen too.
 
-Measured: not yet.
+Measured: GSP puts twice GAP's share of its weight on the class tile (0.53) and more than doubles GAP's MAP@R over the
+frozen network: 9.4 against 4.2 with C2, a gain of 5.2 [1.7, 8.8], and 7.3 [3.1, 11.5] with PNCA. With the network
+trained too it is 12.1 against 8.2: 3.9 [1.9, 5.9]. So GSP is surely better, and the 10 points aimed at are missed: the
+class photo alone, with this network, is found with 24 to 25, where GAP on collages starts at 4. L_ZS does not add, it
+costs: −3.1 [−5.4, −0.8] with the network trained. GSP is among the best poolings and not alone there: DeLF, and with
+PNCA GSoP, are as good (one seed each, frozen network); the 8192-D NetVLAD is not better. What bounds the result, and
+what was tried, is in the lab log. The time below is that of a busy machine, with the pretraining (38 minutes).
 """
 
 from dataclasses import replace

@@ -9,8 +9,8 @@ stage of a pretrained network is trained for 600 steps on 2000 images of each cl
 
 Claim: with L_ZS, unseen classes are recognised by the predicted means more than 30 points more often.
 
-Measured: on digits, with L_ZS unseen classes are recognised 27 [20, 34] (Euclidean) and 29 [19, 39] points (cosine) more
-often with the ridge of the loss, and 26 more by least squares: nearly the claim, and the attributes describe all ten
+Measured: on digits, unseen classes are recognised 27 [20, 34] (Euclidean) and 29 [19, 39] points (cosine) more often
+with the ridge of the loss, and 26 more by least squares: nearly the claim, and the attributes describe all ten
 classes (figure). On CIFAR-10 the claim is not found: 7 [−3, 16] points more with the ridge and 30 [16, 44] fewer by
 least squares. Why: L_ZS first draws all attributes together (its loss waits near log 10), then parts them one direction
 after the other; after 600 steps here it has found animals against vehicles and no more, while digits, after 1500 steps
