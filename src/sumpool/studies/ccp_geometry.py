@@ -21,8 +21,8 @@ Measured: with four seeds. When the first problem ends, the proxies of a class a
 its images, from 1.49 at its start. From the end of the first to the end of the last problem, MAP@R rises from 62.9 to
 87.6 and the covering radius falls from 0.061 to 0.052; one problem trained for as many steps reaches 78.1 and
 alternating problems 87.6. Seeds differ much, so no interval of these differences excludes zero: in one of four, the
-single problem stays where half of the images are found and new problems get out of it; in the others both end alike, and
-what the later problems gain may come from training on alone. Samples instead of proxies reach 85.8.
+single problem stays where half of the images are found and new problems get out of it; in the others both end alike,
+and what the later problems gain may come from training on alone. Samples instead of proxies reach 85.8.
 """
 
 from collections.abc import Mapping, Sequence
