@@ -216,6 +216,17 @@ def test_products_are_within_the_tolerance(case: str, distance: str) -> None:
     assert (exact - fine).abs().max() <= comparison.fine_tolerance < comparison.tolerance
 
 
+@pytest.mark.parametrize("few", PATHS.values(), ids=PATHS)
+def test_the_default_precision_does_not_matter(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics, "FEW", few)
+    expected = retrieval_metrics(*CASES["random"])
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert retrieval_metrics(*CASES["random"]) == expected
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """No piece of scores is larger than the setting allows, and none is N²."""
     sizes = []

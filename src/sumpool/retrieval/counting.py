@@ -27,7 +27,7 @@ def positive_ranks(comparison: Comparison, query: Tensor, positives: Tensor, lim
     count = _Count(comparison, query, positives, limits)
     half = comparison.among_themselves and len(query) == len(comparison.queries)
     rows, columns = comparison.rows[query], comparison.columns
-    tile = torch.empty(TILE, TILE)
+    tile = torch.empty(TILE, TILE, dtype=torch.float32)
     with full_precision():
         for top in range(0, len(rows), TILE):
             for left in range(top if half else 0, len(columns), TILE):
@@ -58,7 +58,7 @@ class _Count:
         self.positive = positives.gather(1, order)
         self.above = torch.zeros(positives.shape, dtype=torch.int64)
         # Scores from `low` to `high` are unclear. Rows are padded to whole tiles; nothing reaches an infinite `low`.
-        self.low = torch.full((-len(query) // TILE * -TILE, positives.shape[1]), torch.inf)
+        self.low = torch.full((-len(query) // TILE * -TILE, positives.shape[1]), torch.inf, dtype=torch.float32)
         product = comparison.to_product(self.score).where(self.positive >= 0, torch.inf)
         self.low[: len(query)] = product - comparison.tolerance
         self.high = (product + comparison.tolerance).float()

@@ -28,7 +28,7 @@ def nearest(comparison: Comparison, k: int, query: Tensor, memory: int) -> Itera
     k = min(k, len(columns) - comparison.among_themselves)
     # Worst case per score: itself and, where everything ties, a mask, two indices and a sorted float64 copy.
     size = max(1, min(len(query), memory // (48 * len(columns)), ROWS))
-    buffer = torch.empty(size, len(columns))
+    buffer = torch.empty(size, len(columns), dtype=torch.float32)
     for start in range(0, len(query), size):
         piece = query[start : start + size]
         with full_precision():
@@ -57,7 +57,7 @@ def _candidates(scores: Tensor, k: int, tolerance: float) -> tuple[Tensor, Tenso
     row = hits.div(width, rounding_mode="floor")
     filled = torch.bincount(row, minlength=count)
     place = torch.arange(len(hits)) - (filled.cumsum(0) - filled)[row]
-    values = torch.full((count, int(filled.max())), -torch.inf)
+    values = torch.full((count, int(filled.max())), -torch.inf, dtype=torch.float32)
     items = torch.zeros(values.shape, dtype=torch.int64)
     values[row, place] = scores.view(-1)[hits]
     items[row, place] = hits - row * width
