@@ -21,8 +21,8 @@ def planted(name: str, folder: Path) -> Geometry:
         table = torch.cat([grid.repeat_interleave(PER_CLASS, 0), torch.full((4, 2), 0.3)])
         next(embedder.backbone.parameters()).copy_(table)
         if name == "GSP":
-            embedder.pooling.prototypes.copy_(grid.repeat_interleave(PER_CLASS, 0))  # type: ignore[operator]
-            embedder.pooling.seen.fill_(embedder.pooling.memory)  # type: ignore[operator, arg-type]
+            embedder.pooling.prototypes.copy_(grid.repeat_interleave(PER_CLASS, 0))
+            embedder.pooling.seen.fill_(embedder.pooling.memory)
     embedder.save(folder / BEST)
     return geometry((settings, folder))
 
