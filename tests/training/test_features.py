@@ -23,6 +23,7 @@ from sumpool.embedder import Embedder
 from sumpool.errors import InputError
 from sumpool.training.config import TrainConfig, to_yaml
 from sumpool.training.feature_store import FEATURES, ROWS, FeatureStore, stamp
+from sumpool.training.features import FeatureSet, cached
 from sumpool.training.loop import Training
 from sumpool.training.processes import Processes
 from sumpool.training.run import BEST, Run
@@ -113,10 +114,19 @@ def test_features_are_computed_once(tmp_path: Path, written: list[int]) -> None:
 
 
 def test_runs_side_by_side_take_turns(tmp_path: Path, written: list[int]) -> None:
+    plain = training(tmp_path / "plain")
+    config = TrainConfig("toy", **SETTINGS, cache=str(tmp_path / "cache"))
+
+    # One network for all: threads share torch's random numbers, so that each would draw other weights.
+    def fill(_: int) -> list[FeatureSet]:
+        return cached(config, plain.embedder.backbone, plain.data, (1, 1), ALONE)
+
     with ThreadPoolExecutor() as pool:
-        runs = [pool.submit(training, tmp_path / name, cache=str(tmp_path / "cache")) for name in "abc"]
-        assert [len(run.result().data.train) for run in runs] == [len(runs[0].result().data.train)] * 3
+        runs = list(pool.map(fill, range(3)))
     assert sum(written) == 64
+    for first, *others in zip(*runs, strict=True):
+        for other in others:
+            torch.testing.assert_close(other[5][0], first[5][0], rtol=0, atol=0)
 
 
 def test_other_weights_sizes_and_precisions_are_computed_anew(tmp_path: Path, written: list[int]) -> None:
