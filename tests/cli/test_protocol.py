@@ -94,7 +94,7 @@ def test_mistakes(words: list[str], reason: str, tmp_path: Path, capsys: pytest.
 
 
 def words(folder: Path, *more: str) -> list[str]:
-    pace = ("--steps", "80", "--validate-every", "5", "--patience", "99")
+    pace = ("--steps", "240", "--validate-every", "5", "--patience", "99")
     return ["protocol", "fair", *TINY, *pace, "--method", "C2+GSP", "--repeats", "1", *more, "--out", str(folder)]
 
 
@@ -103,7 +103,7 @@ def start(folder: Path) -> "subprocess.Popen[str]":
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def wait_for(condition: Callable[[], bool], seconds: float = 120) -> None:
+def wait_for(condition: Callable[[], bool], seconds: float = 300) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "waited in vain"
@@ -131,7 +131,7 @@ def test_ctrl_c_and_a_killed_command_lose_nothing(tmp_path: Path) -> None:
     wait_for(lambda: begun(folder))
     workers = children(first)
     first.send_signal(signal.SIGINT)
-    _, said = first.communicate(timeout=60)
+    _, said = first.communicate(timeout=300)
     assert first.returncode == 130
     assert "stopped with everything saved" in said
     assert len(workers) == 2
@@ -144,7 +144,7 @@ def test_ctrl_c_and_a_killed_command_lose_nothing(tmp_path: Path) -> None:
     workers = children(second)
     os.kill(second.pid, signal.SIGKILL)
     second.communicate()
-    wait_for(lambda: not any(map(alive, workers)), 30)
+    wait_for(lambda: not any(map(alive, workers)))
 
     assert main(words(folder)) == main(words(tmp_path / "whole")) == 0
     assert (folder / "results.json").read_text() == (tmp_path / "whole" / "results.json").read_text()

@@ -80,7 +80,7 @@ def look(page: str, folder: Path, width: int, dark: bool = False) -> dict[str, A
     )
     scheme = f"--blink-settings=preferredColorScheme={0 if dark else 1}"
     command = [CHROMIUM, *FLAGS, scheme, f"--user-data-dir={folder / 'profile'}", "--window-size=1400,1000"]
-    done = subprocess.run([*command, outer.as_uri()], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([*command, outer.as_uri()], capture_output=True, text=True, timeout=300)
     answer = re.search(r"<pre>(.*)</pre>", done.stdout, re.DOTALL)
     assert answer, f"Chromium did not finish: {done.stderr[-2000:]}"
     found: dict[str, Any] = json.loads(unescape(answer[1]))

@@ -23,7 +23,7 @@ TINY = [
     *("protocol", "fair", "--method", "C2+GSP", "--repeats", "1", "--folds", "2", "--dataset", "glyphs"),
     *("--data_settings.per_class", "4", "--data_settings.classes", "20", "--backbone", "tiny", "--weights", "null"),
     *("--augment", "none", "--dim", "8", "--lr", "1e-3", "--device", "cpu", "--classes-per-batch", "2"),
-    *("--images-per-class", "2", "--steps", "100", "--validate-every", "10", "--patience", "99"),
+    *("--images-per-class", "2", "--steps", "300", "--validate-every", "10", "--patience", "99"),
     *("--pooling_settings.memory", "8", "--pooling_settings.prototypes", "4"),
 ]
 
@@ -46,7 +46,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
             cluster.shutdown()
 
 
-def wait_for(condition: Callable[[], bool], process: "subprocess.Popen[str]", seconds: float = 120) -> None:
+def wait_for(condition: Callable[[], bool], process: "subprocess.Popen[str]", seconds: float = 300) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert process.poll() is None, process.communicate()

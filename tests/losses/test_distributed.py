@@ -28,7 +28,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         subprocess.Popen([sys.executable, str(SCRIPT), rank, world, str(folder)], env=environment)
         for rank, world in [("0", "1"), ("0", "2"), ("1", "2")]
     ]
-    assert [process.wait(timeout=240) for process in processes] == [0, 0, 0]
+    assert [process.wait(timeout=300) for process in processes] == [0, 0, 0]
     return folder
 
 

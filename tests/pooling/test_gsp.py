@@ -185,7 +185,7 @@ class TestPrototypes:
             "dist.destroy_process_group()\n"
         )
         ranks = [subprocess.Popen([sys.executable, script, str(r), str(port), str(tmp_path)]) for r in range(2)]
-        assert [rank.wait(timeout=120) for rank in ranks] == [0, 0]
+        assert [rank.wait(timeout=300) for rank in ranks] == [0, 0]
         alone = self.pool()
         for batch in self.batches():
             alone(batch)

@@ -207,7 +207,7 @@ sys.exit(main(sys.argv[1:]))
 
 def test_killed_in_the_middle_it_continues(tmp_path: Path, written: list[int]) -> None:
     command = [sys.executable, "-c", KILLED, "train", *FLAGS, "--cache", str(tmp_path / "cache")]
-    ended = subprocess.run([*command, "--out", str(tmp_path / "killed")], capture_output=True, timeout=60)
+    ended = subprocess.run([*command, "--out", str(tmp_path / "killed")], capture_output=True, timeout=300)
     assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()
     continued = training(tmp_path / "continued", cache=str(tmp_path / "cache"))
     assert sum(written) == 64 - 16
@@ -225,7 +225,7 @@ def test_two_processes_share_the_work_and_train_as_one(tmp_path: Path, written: 
     command = [sys.executable, "-c", MAIN, "train", *FLAGS, "--cache", str(tmp_path / "cache")]
     command += ["--out", str(tmp_path / "pair")]
     pair = [subprocess.Popen(command, env=os.environ | place | {"RANK": rank}) for rank in "01"]
-    assert [process.wait(timeout=90) for process in pair] == [0, 0]
+    assert [process.wait(timeout=300) for process in pair] == [0, 0]
     alone = training(tmp_path / "alone", cache=str(tmp_path / "cache"))
     assert written == []
     alone.fit()
