@@ -64,9 +64,13 @@ def test_old_files_without_batch_counters_and_wrapped_ones_load(tiny: Backbone, 
 def test_files_that_are_no_weights(tiny: Backbone, tmp_path: Path) -> None:
     (tmp_path / "text.pt").write_text("not weights")
     (tmp_path / "text.safetensors").write_text("not weights either")
+    (tmp_path / "letter.pth").write_text("epoch 1, loss 0.5")
+    (tmp_path / "empty.pth").write_text("")
     torch.save([1, 2], tmp_path / "list.pt")
     refused(tiny, tmp_path / "absent.pt", "no weights file at")
     refused(tiny, tmp_path / "text.pt", "not a readable weights file")
+    refused(tiny, tmp_path / "letter.pth", "not a readable weights file")
+    refused(tiny, tmp_path / "empty.pth", "not a readable weights file")
     refused(tiny, tmp_path / "text.safetensors", "not a readable weights file")
     refused(tiny, tmp_path / "list.pt", "holds list, expected a dictionary of tensors")
 

@@ -53,7 +53,9 @@ def test_embed_mistakes(model: Path, photos: Path, tmp_path: Path, capsys: pytes
     assert main(["embed", str(tmp_path / "nothing"), str(tmp_path)]) == 2
     capsys.readouterr()
     assert main(["embed", str(model), str(photos), "--device", "abacus"]) == 2
-    assert "device 'abacus' cannot be used" in capsys.readouterr().err
+    assert "device 'abacus'" in capsys.readouterr().err
+    assert main(["embed", str(model), str(photos), "--out", str(tmp_path)]) == 2
+    assert f"Is a directory: '{tmp_path}'" in capsys.readouterr().err
     assert main(["embed", str(model), str(tmp_path), "--precision", "fp8"]) == 2
     assert "did you mean 'fp16'" in capsys.readouterr().err
 

@@ -151,6 +151,26 @@ def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
         Embedder.load(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [
+        ("pooling", "gsp"),
+        ("pooling", {"in_features": 32}),
+        ("pooling", {"name": "gap", "in_features": 32, "dim": "8"}),
+        ("preprocessing", {"mean": [0.5]}),
+        ("preprocessing", {"mean": [0.5], "std": [0.5], "colour": "red"}),
+        ("backbone", {"name": "tiny", "freeze": "some"}),
+        ("normalize", 3),
+    ],
+)
+def test_a_configuration_edited_by_hand_is_refused(part: str, value: object, tmp_path: Path) -> None:
+    small().save(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**config, part: value}))
+    with pytest.raises(InputError):
+        Embedder.load(tmp_path)
+
+
 def test_wrong_weights_name_the_key(tmp_path: Path) -> None:
     small().save(tmp_path)
     weights = load_file(tmp_path / "model.safetensors")

@@ -35,12 +35,13 @@ def prepared(seed: int, embedder: Embedder) -> torch.Tensor:
 def small(pooling: str = "gsp", normalize: str = "unit", **settings: object) -> Embedder:
     torch.manual_seed(0)
     pool = create_pooling(pooling, in_features=32, dim=16, **settings)
-    return Embedder(create_backbone("tiny"), pool, normalize)
+    return Embedder(create_backbone("tiny"), pool, normalize).eval()
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("name", POOLINGS)
-def test_every_pooling_is_explained(name: str) -> None:
-    embedder = small(name)
+def test_every_pooling_is_explained(name: str, dtype: torch.dtype) -> None:
+    embedder = small(name).to(dtype)
     found = explain(embedder, picture(0))
     pair = explain_pair(embedder, picture(0), picture(1))
     assert found.shares.shape == pair.query_shares.shape == (4, 4)
@@ -137,6 +138,13 @@ def test_explaining_leaves_no_gradients() -> None:
     embedder = small("gem")
     explain(embedder, picture(0))
     assert all(parameter.grad is None for parameter in embedder.parameters())
+
+
+def test_training_goes_on_as_it_was() -> None:
+    embedder = small()
+    for training in (True, False):
+        explain(embedder.train(training), picture(0))
+        assert embedder.training == embedder.backbone.training == training
 
 
 def test_a_broken_picture_names_itself(tmp_path: Path) -> None:

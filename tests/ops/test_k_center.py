@@ -68,3 +68,16 @@ def test_more_centers_never_cover_worse() -> None:
 def test_bad_input_is_one_sentence(arguments: tuple[object, ...], message: str) -> None:
     with pytest.raises(InputError, match=message):
         greedy_k_center(*arguments)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_a_pool_that_covers_itself_has_radius_zero(dtype: torch.dtype) -> None:
+    points = (torch.randn(60, 40, generator=torch.Generator().manual_seed(0)) + 1).to(dtype)
+    assert float(greedy_k_center(points, 1, cover=points).radius) == 0
+
+
+def test_hidden_points_may_hold_anything() -> None:
+    points = torch.tensor([[0.0], [torch.nan], [3.0], [torch.inf]])
+    picked = greedy_k_center(points, 2, mask=torch.tensor([True, False, True, False]))
+    assert picked.indices.tolist() == [0, 2]
+    assert float(picked.radius) == 0

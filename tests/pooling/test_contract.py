@@ -241,6 +241,14 @@ def test_wrong_shapes_are_refused(name: str) -> None:
         pool(torch.zeros(2, CHANNELS, dtype=torch.float64))
     with pytest.raises(InputError, match="mask must be boolean"):
         pool(maps(), torch.ones(3, *GRID))
+    with pytest.raises(InputError, match="mask must be boolean"):
+        pool(maps(), torch.ones(3, *reversed(GRID), dtype=torch.bool))
+
+
+@every_pooling
+def test_no_images_give_no_vectors(name: str) -> None:
+    out = build(name)(maps()[:0])
+    assert out.vector.shape == (0, build(name).out_features)
 
 
 @every_pooling

@@ -109,9 +109,32 @@ def test_learned_mass_and_sharpness_start_where_asked_and_get_gradients() -> Non
     with torch.no_grad():
         learned.log_odds += 100
         learned.log_sharpness -= 100
-    assert 0 < float(learned.mass.detach()) <= 1
+    assert 0 < float(learned.mass.detach()) < 1
     assert float(learned.sharpness.detach()) >= 0
     assert learned(maps).vector.isfinite().all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("odds", [-200.0, 200.0])
+@pytest.mark.parametrize("role", ["foreground", "background"])
+def test_learned_settings_stay_in_range(role: str, odds: float, dtype: torch.dtype) -> None:
+    pool = gsp(role=role, learn_mass=True, learn_sharpness=True).to(dtype)
+    with torch.no_grad():
+        pool.log_odds.fill_(odds)
+        pool.log_sharpness.fill_(odds)
+    assert bool(pool(features(2, 6, 3, 2).to(dtype)).vector.isfinite().all())
+
+
+def test_a_map_is_not_copied() -> None:
+    """Neither projection nor cost copies what they multiply: no copy is as large as the map or its projection."""
+    for dim, channels in ((None, 64), (16, 16)):
+        pool = GSP(64, dim, prototypes=8, memory=0)
+        maps = torch.randn(4, 64, 7, 7, requires_grad=True)
+        with torch.profiler.profile(record_shapes=True) as profile:
+            pool(maps)
+        copied = [event.input_shapes[0] for event in profile.events() if event.name == "aten::copy_"]
+        assert [4, 49, channels] not in copied
+        assert [4, channels, 49] not in copied
 
 
 class TestPrototypes:
@@ -123,6 +146,19 @@ class TestPrototypes:
     def pool(self) -> GSP:
         torch.manual_seed(0)
         return GSP(in_features=6, dim=4, prototypes=3, memory=20)
+
+    def test_a_bad_batch_is_refused_and_leaves_no_trace(self) -> None:
+        pool, expected = self.pool(), self.pool()
+        first, second, third, *_ = self.batches()
+        for batch in (first, second, third):
+            expected(batch)
+        pool(first)
+        with pytest.raises(InputError, match="NaN or infinite features in training"):
+            pool(second * torch.nan)
+        for batch in (second, third):
+            pool(batch)
+        assert pool.ready
+        torch.testing.assert_close(pool.prototypes, expected.prototypes, rtol=0, atol=0)
 
     def test_average_pooling_until_ready_then_k_center_of_what_was_seen(self) -> None:
         pool, seen = self.pool(), []

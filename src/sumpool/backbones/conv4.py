@@ -5,6 +5,7 @@ from itertools import pairwise
 from torch import nn
 
 from sumpool.backbones.base import Backbone
+from sumpool.errors import InputError
 from sumpool.types import Preprocessing
 
 STRIDES = (2, 2, 2, 1)
@@ -17,6 +18,8 @@ class Conv4(Backbone):
     """
 
     def __init__(self, channels: int = 64) -> None:
+        if channels < 4:
+            raise InputError(f"channels must be at least 4, got {channels}")
         sizes = [3, channels // 4, channels // 2, channels, channels]
         stages = {
             f"conv{i}": nn.Sequential(

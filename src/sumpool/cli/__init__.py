@@ -36,12 +36,12 @@ def main(argv: list[str] | None = None) -> int:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         return _dispatch(argv)
-    except (InputError, FileNotFoundError, NotADirectoryError, PermissionError) as mistake:
-        print(f"sumpool: {mistake}", file=sys.stderr)
-        return 2
     except BrokenPipeError:  # the reader (`head`, say) has enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except (InputError, OSError) as mistake:  # OSError: a file where a folder is needed, no room, no permission
+        print(f"sumpool: {mistake}", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         print("sumpool: interrupted", file=sys.stderr)
         return 130
@@ -60,7 +60,7 @@ def _dispatch(argv: list[str]) -> int:
         overview.print_help()
         return 0
     if argv[0].startswith("-"):
-        overview.parse_args(argv[:1])
+        overview.parse_args([argv[0], "COMMAND"])  # with a command, so that what is unknown is what is named
     name = argv[0]
     description = lookup("command", COMMANDS, name)
     command = import_module(f"sumpool.cli.{name}")

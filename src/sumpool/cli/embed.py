@@ -3,7 +3,6 @@
 import argparse
 from pathlib import Path
 
-from sumpool.errors import InputError
 from sumpool.registry import lookup
 
 PRECISIONS = {"float32": "float32", "bf16": "bfloat16", "fp16": "float16"}
@@ -16,7 +15,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--out", type=Path, default=Path("embeddings.npz"), help="default: %(default)s")
     parser.add_argument("--batch-size", type=int, default=32, help="images at a time (default: %(default)s)")
     parser.add_argument("--precision", default="float32", help=f"{', '.join(PRECISIONS)} (default: %(default)s)")
-    parser.add_argument("--device", default="cpu", help="cpu (default), cuda, mps …")
+    parser.add_argument("--device", default="auto", help="auto (default), cpu, cuda or mps")
 
 
 def run(args: argparse.Namespace) -> None:
@@ -27,14 +26,12 @@ def run(args: argparse.Namespace) -> None:
 
     from sumpool.embedder import Embedder
     from sumpool.embedder.files import images_under
+    from sumpool.training.processes import pick_device
 
     paths = images_under(args.folder)
     embedder = Embedder.load(args.model)
     fingerprint = embedder.fingerprint()
-    try:
-        embedder.to(args.device, getattr(torch, precision))
-    except (RuntimeError, AssertionError) as reason:  # the latter where this torch was built without the device
-        raise InputError(f"device {args.device!r} cannot be used: {str(reason).splitlines()[0]}") from reason
+    embedder.to(pick_device(args.device), getattr(torch, precision))
     vectors = embedder.embed_files(paths, batch_size=args.batch_size)
     names = [path.relative_to(args.folder).as_posix() for path in paths]
     args.out.parent.mkdir(parents=True, exist_ok=True)

@@ -103,7 +103,10 @@ class Embedder(nn.Module):
         """The model of a folder that `save` wrote, or of a Hugging Face hub repository `owner/name`."""
         folder = storage.find(source)
         config = storage.read_config(folder)
-        embedder = cls(*storage.rebuild(config))
+        try:
+            embedder = cls(*storage.rebuild(config))
+        except (TypeError, KeyError, AttributeError) as reason:
+            raise InputError(f"{folder / storage.CONFIG} does not describe an embedder: {reason!r}") from reason
         load_weights(embedder, folder / storage.WEIGHTS)
         return embedder.eval()
 

@@ -1,5 +1,6 @@
 """Explain one image, or the similarity of two."""
 
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -27,8 +28,13 @@ class Model(Protocol):
     def __call__(self, images: Tensor) -> Pooled:
         """The pooled result with its vector normalised."""
 
-    def eval(self) -> object:
-        """Switch to evaluation."""
+    training: bool
+
+    def train(self, mode: bool) -> object:
+        """Switch to training, or to evaluation."""
+
+    def float(self) -> "Model":
+        """Convert to float32."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +91,7 @@ class _Seen:
 @torch.no_grad()
 def explain(model: Model, picture: str | Path | Image.Image) -> Explanation:
     """Explain the embedding of a picture: weights, shares and prototypes on the image."""
+    model = _precise(model)
     seen = _look(model, picture)
     pooling, vector = model.pooling, seen.pooled.vector[0]
     shares = place_shares(pooling, seen.features, seen.pooled, vector / vector.square().sum().clamp_min(1e-12))
@@ -102,6 +109,7 @@ def explain(model: Model, picture: str | Path | Image.Image) -> Explanation:
 @torch.no_grad()
 def explain_pair(model: Model, query: str | Path | Image.Image, result: str | Path | Image.Image) -> Pair:
     """Explain the similarity of two pictures: which places and prototypes of either make it."""
+    model = _precise(model)
     one, two = _look(model, query), _look(model, result)
     pooling = model.pooling
     shares = [
@@ -127,6 +135,12 @@ def _products(parts: list[Tensor | None], scale: Tensor) -> Tensor | None:
     return None if one is None or two is None else scale * one @ two.T
 
 
+def _precise(model: Model) -> Model:
+    """The model itself, or a float32 copy of one in half precision, whose rounded shares would not add up."""
+    half = next(model.backbone.parameters()).dtype in (torch.float16, torch.bfloat16)
+    return deepcopy(model).float() if half else model
+
+
 def _look(model: Model, picture: str | Path | Image.Image) -> _Seen:
     """Prepare a picture as the backbone wants it and run the model on it, in evaluation."""
     preprocessing = model.backbone.preprocessing
@@ -134,12 +148,16 @@ def _look(model: Model, picture: str | Path | Image.Image) -> _Seen:
     with naming(title):
         opened = picture if isinstance(picture, Image.Image) else open_image(Path(picture))
         shown = CentreCrop(preprocessing).pixels(opened, np.random.default_rng(0))
-    model.eval()
     parameter = next(model.backbone.parameters())
     images = to_tensor(shown, preprocessing)[None].to(parameter.device, parameter.dtype)
-    features = model.backbone(images)
-    pooled = model.pooling(features)
-    embedding = model(images).vector[0]
+    training = model.training
+    model.train(False)
+    try:
+        features = model.backbone(images)
+        pooled = model.pooling(features)
+        embedding = model(images).vector[0]
+    finally:
+        model.train(training)
     count = features.shape[1] if features.dim() == 3 else features.shape[2] * features.shape[3]
     return _Seen(shown, features, pooled, embedding, pooled.grid or _square(count))
 

@@ -35,11 +35,15 @@ def greedy_k_center(points: Tensor, k: int, cover: Tensor | None = None, mask: T
     KCenter(indices=tensor([0, 3, 1]), radius=tensor(1.))
     """
     _check(points, k, cover, mask)
+    points = points.to(torch.promote_types(points.dtype, torch.float32))
     valid_P = points.new_ones(points.shape[:-1], dtype=torch.bool) if mask is None else mask
+    points = points.masked_fill(~valid_P[..., None], 0)  # whatever padding holds, even NaN, is at no distance
     if cover is None or cover.shape[-2] == 0:
         gap_P = torch.full_like(points[..., 0], torch.inf)
     else:
-        gap_P = torch.cdist(points, cover).amin(-1)
+        # Not by a matrix product, whose rounding would leave a distance between equal points.
+        gaps_PQ = torch.cdist(points, cover.to(points.dtype), compute_mode="donot_use_mm_for_euclid_dist")
+        gap_P = gaps_PQ.amin(-1)
     gap_P = gap_P.masked_fill(~valid_P, -1)
     picks = []
     for _ in range(k):
@@ -53,11 +57,12 @@ def greedy_k_center(points: Tensor, k: int, cover: Tensor | None = None, mask: T
 def _check(points: Tensor, k: int, cover: Tensor | None, mask: Tensor | None) -> None:
     if points.dim() < 2 or points.shape[-2] == 0 or k < 1:
         raise InputError(f"k-center needs at least one point and k ≥ 1, got points {tuple(points.shape)} and k = {k}")
-    if not bool(points.isfinite().all()):
-        raise InputError("k-center got points with NaN or infinite coordinates")
     if cover is not None and (cover.shape[:-2] != points.shape[:-2] or cover.shape[-1] != points.shape[-1]):
         raise InputError(f"cover {tuple(cover.shape)} does not match points {tuple(points.shape)}")
     if mask is not None and (mask.dtype != torch.bool or mask.shape != points.shape[:-1]):
         raise InputError(f"mask must be boolean {tuple(points.shape[:-1])}, got {mask.dtype} {tuple(mask.shape)}")
     if mask is not None and not bool(mask.any(-1).all()):
         raise InputError("mask leaves a pool without points")
+    finite_P = points.isfinite().all(-1)
+    if not bool((finite_P if mask is None else finite_P | ~mask).all()):
+        raise InputError("k-center got points with NaN or infinite coordinates")

@@ -24,13 +24,15 @@ def solve_shares(
     In log odds the equation is log Σσ(x) − log Σσ(−x) = log μ/(1−μ): its slope is at most 1, and exactly 1 when all u
     are equal, which makes Newton quick; and both sides keep their relative precision as μ → 0 or 1.
     """
+    traced = torch.compiler.is_compiling()
+    if not traced and len(u_BN) == 0:
+        return _shares(u_BN, mask_BN)
     odds = _log_odds(mass, dtype)
     n = count(u_BN, mask_BN)
     centre_B1 = (u_BN if mask_BN is None else u_BN * mask_BN).sum(1, keepdim=True) / n
     x_BN = u_BN + (odds - centre_B1)  # the root if all u were equal; t is what remains to be added
     t_B1 = torch.zeros_like(centre_B1)
     bracket: tuple[Tensor, Tensor] | None = None
-    traced = torch.compiler.is_compiling()
     if traced:
         bracket = _rank_bracket(x_BN, mass, mask_BN, *_range_bracket(x_BN, odds, mask_BN))
         t_B1 = (bracket[0] + bracket[1]) / 2

@@ -190,7 +190,7 @@ def _kernel(cost_BMN: Tensor, sharpness: Tensor) -> tuple[Tensor, Tensor, Tensor
     kernel_BMN = torch.mul(cost_BMN, factor).exp_()
     total_BN = kernel_BMN.sum(1)
     limits = torch.finfo(total_BN.dtype)
-    low, high = torch.aminmax(total_BN)
+    low, high = torch.aminmax(total_BN) if len(total_BN) else (1.0, 1.0)  # no image, no extremes
     if low > limits.tiny / limits.eps and high < limits.max:
         return kernel_BMN, total_BN, wide(total_BN).log()
     # Some sum left the range of the dtype: take each feature's smallest cost as its origin.

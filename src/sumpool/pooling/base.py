@@ -83,12 +83,14 @@ def as_set(
         raise InputError(f"{name} got images without local features, shape {tuple(features.shape)}")
     if mask is None:
         return features_BNC, None, grid
-    mask_BN = mask.flatten(1)
-    if mask.dtype != torch.bool or mask_BN.shape != features_BNC.shape[:2]:
+    images, places, _ = features_BNC.shape
+    wanted = (images, places) if grid is None or mask.dim() == 2 else (images, *grid)
+    if mask.dtype != torch.bool or mask.shape != wanted:
         raise InputError(
-            f"mask must be boolean with one entry per local feature {tuple(features_BNC.shape[:2])}, "
+            f"mask must be boolean with one entry per local feature {tuple(wanted)}, "
             f"got {mask.dtype} {tuple(mask.shape)}"
         )
+    mask_BN = mask.flatten(1)
     if not torch.compiler.is_compiling() and not bool(mask_BN.any(1).all()):
         raise InputError(f"mask hides every local feature of image {int((~mask_BN.any(1)).nonzero()[0])}")
     # Zeros, so that whatever padding holds (even NaN) reaches neither a sum nor a gradient.

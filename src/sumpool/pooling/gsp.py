@@ -14,7 +14,7 @@ from sumpool.errors import InputError
 from sumpool.ops.gather import gather
 from sumpool.ops.k_center import greedy_k_center
 from sumpool.ops.transport import Transport, partial_transport
-from sumpool.pooling.base import Pooling, uniform_weights, weighted_sum
+from sumpool.pooling.base import Pooling, at_least_float32, linear, uniform_weights, weighted_sum
 from sumpool.types import Pooled
 
 
@@ -34,7 +34,7 @@ def prototype_cost(features_BND: Tensor, prototypes_MD: Tensor) -> Tensor:
     norm_BN = torch.linalg.vector_norm(features_BND, dim=2)
     scale_BN = lipschitz_scale(norm_BN)
     prototypes_MD = prototypes_MD * lipschitz_scale(torch.linalg.vector_norm(prototypes_MD, dim=1, keepdim=True))
-    dot_BMN = torch.matmul(prototypes_MD, features_BND.mT)
+    dot_BMN = linear(features_BND, prototypes_MD).mT
     squares_M1 = prototypes_MD.square().sum(1, keepdim=True)
     squared_BMN = squares_M1 + (norm_BN * scale_BN).square()[:, None, :] - 2 * scale_BN[:, None, :] * dot_BMN
     floor = torch.finfo(squared_BMN.dtype).eps
@@ -107,12 +107,17 @@ class GSP(Pooling):
     @property
     def mass(self) -> float | Tensor:
         """μ, a number or the current value of the learned one."""
-        return self._mass if self.log_odds is None else self.log_odds.sigmoid()
+        if self.log_odds is None:
+            return self._mass
+        # Not quite 0 or 1, to which a sigmoid rounds: neither would leave something to divide by.
+        return at_least_float32(self.log_odds).sigmoid().clamp(1e-6, 1 - 1e-6)
 
     @property
     def sharpness(self) -> float | Tensor:
         """ε, a number or the current value of the learned one."""
-        return self._sharpness if self.log_sharpness is None else self.log_sharpness.exp()
+        if self.log_sharpness is None:
+            return self._sharpness
+        return at_least_float32(self.log_sharpness).clamp_max(20).exp()  # e²⁰ picks the nearest as infinity would
 
     @property
     def ready(self) -> bool:
@@ -179,11 +184,13 @@ def collect(embeddings: Tensor, rows: Tensor, seen: Tensor, prototypes: Tensor) 
     if start >= capacity:
         return
     embeddings = gather(embeddings)
+    if not bool(embeddings.isfinite().all()):
+        raise InputError("GSP got NaN or infinite features in training: it cannot pick prototypes among them")
     stop = min(start + len(embeddings), capacity)
     rows[start:stop] = embeddings[: stop - start]
-    seen.fill_(stop)
     if stop == capacity:
         prototypes.copy_(rows[greedy_k_center(rows, len(prototypes)).indices])
+    seen.fill_(stop)
 
 
 @collect.register_fake
