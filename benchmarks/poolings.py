@@ -1,10 +1,10 @@
 """Every pooling, forward and backward, against GAP+linear and against its textbook code.
 
 Map and all parameters receive gradients; float32, all cores. "× GAP" is the time in units of GAP+linear (mean, then
-`linear`), "× textbook" how many times faster than the straightforward code of `benchmarks/textbook.py`, which is
-checked to give the same vectors (up to a factor per image) before it is timed. Only the vector receives a gradient,
-except that the attributes of `gap_attributes` are computed on both sides. GSP's textbook is the published layer: 100
-steps, closed-form gradient.
+`linear`), which takes turns with every pooling: the unit is the median of all its times at a size. "× textbook" is how
+many times faster than the straightforward code of `benchmarks/textbook.py`, which is checked to give the same vectors
+(up to a factor per image) before it is timed. Only the vector receives a gradient, except that the attributes of
+`gap_attributes` are computed on both sides. GSP's textbook is the published layer: 100 steps, closed-form gradient.
 
 Aim: none slower than its textbook code. On a shared machine a row of a few milliseconds moves by a fifth between runs,
 so a ratio a little below 1 is noise where both sides do the same. GAP's gradient stays an expanded view, which the
@@ -14,6 +14,7 @@ gains are where a pass over the map is saved.
 """
 
 from collections.abc import Callable, Sequence
+from statistics import median
 
 import torch
 import torch.nn.functional as F
@@ -28,10 +29,25 @@ SIZES = {(32, 1024, 7, 7): (128, 15), (112, 2048, 7, 7): (512, 5)}  # map → (d
 
 def run() -> list[dict[str, object]]:
     with threads(all_threads()):
-        return [_row(name, size, dim, rounds) for size, (dim, rounds) in SIZES.items() for name in POOLINGS]
+        return [row for size, (dim, rounds) in SIZES.items() for row in _rows(size, dim, rounds)]
 
 
-def _row(name: str, size: tuple[int, int, int, int], dim: int, rounds: int) -> dict[str, object]:
+def _rows(size: tuple[int, int, int, int], dim: int, rounds: int) -> list[dict[str, object]]:
+    measured = {name: _seconds(name, size, dim, rounds) for name in POOLINGS}
+    baseline = median(seconds["gap"] for seconds in measured.values())
+    return [
+        {
+            "map → dim": f"{'×'.join(map(str, size))} → {dim}",
+            "pooling": name,
+            "ms": f"{1e3 * seconds['ours']:.1f}",
+            "× GAP": f"{seconds['ours'] / baseline:.2f}",
+            "× textbook": f"{seconds['textbook'] / seconds['ours']:.2f}",
+        }
+        for name, seconds in measured.items()
+    ]
+
+
+def _seconds(name: str, size: tuple[int, int, int, int], dim: int, rounds: int) -> dict[str, float]:
     torch.manual_seed(0)
     memory = {"memory": 0} if "memory" in create_pooling(name, 16, 16).settings else {}
     pool = create_pooling(name, size[1], dim, **memory)
@@ -39,7 +55,7 @@ def _row(name: str, size: tuple[int, int, int, int], dim: int, rounds: int) -> d
     matrix = torch.randn(dim, size[1], requires_grad=True)
     _check_equal(name, pool, features.detach())
     parameters = list(pool.parameters())
-    seconds = median_seconds(
+    return median_seconds(
         {
             "gap": _task(lambda x: F.linear(x.mean((2, 3)), matrix), features, [matrix]),
             "ours": _task(lambda x: pool(x).vector, features, parameters),
@@ -47,13 +63,6 @@ def _row(name: str, size: tuple[int, int, int, int], dim: int, rounds: int) -> d
         },
         rounds,
     )
-    return {
-        "map → dim": f"{'×'.join(map(str, size))} → {dim}",
-        "pooling": name,
-        "ms": f"{1e3 * seconds['ours']:.1f}",
-        "× GAP": f"{seconds['ours'] / seconds['gap']:.2f}",
-        "× textbook": f"{seconds['textbook'] / seconds['ours']:.2f}",
-    }
 
 
 def _task(forward: Callable[[Tensor], Tensor], features: Tensor, parameters: Sequence[Tensor]) -> Callable[[], object]:

@@ -47,6 +47,9 @@ def test_starts_without_loading_torch(arguments: list[str]) -> None:
     ("arguments", "message"),
     [
         (["studdy"], "unknown command 'studdy': did you mean 'study'"),
+        (["study", "all", "--scale", "huge"], "unknown scale 'huge': known: cpu, paper, smoke"),
+        (["study", "toy", "--jobs", "0"], "jobs must be at least 1, got 0"),
+        (["demo", "--jobs", "-1"], "jobs must be at least 1, got -1"),
         (["study", "toi"], "unknown study 'toi': did you mean 'toy'"),
         (["list", "pooling"], "unknown kind of component 'pooling': did you mean 'poolings'"),
     ],
@@ -73,9 +76,12 @@ def test_a_closed_pipe_is_no_error() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_toy_study_shows_the_claim(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["study", "toy", "--out", str(tmp_path)]) == 0
+def test_toy_study_shows_the_claim(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # trainings go to out/ here
+    assert main(["study", "toy", "--out", "page"]) == 0
     shown = capsys.readouterr().out
     assert "| linear program, μ = 0.2 | 50 | 20 |" in shown
     assert "| entropy, μ = 0.2, ε = 5 | 50 | 50 |" in shown
-    assert {path.name for path in tmp_path.iterdir()} == {"toy.png", "results.json", "README.md"}
+    assert {path.name for path in (tmp_path / "page").iterdir()} == {"toy.png", "results.json", "README.md"}

@@ -17,7 +17,7 @@ LAYERS = [
     {"data", "backbones", "pooling", "losses"},
     {"ops"},
     {"types"},
-    {"registry"},
+    {"registry", "files"},
     {"errors"},
 ]
 HEIGHT = {part: -level for level, parts in enumerate(LAYERS) for part in parts}

@@ -4,11 +4,14 @@ import difflib
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from numbers import Integral, Real
+from types import NoneType, UnionType
+from typing import Any, TypeVar, get_args
 
 from sumpool.errors import InputError
 
 T = TypeVar("T")
+PLAIN = {int: "a whole number", float: "a number", str: "a word", bool: "true or false", NoneType: "null"}
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -34,11 +37,38 @@ def lookup(kind: str, table: Mapping[str, T], name: str) -> T:
 def create(kind: str, table: Mapping[str, Callable[..., T]], name: str, **settings: Any) -> T:
     """Build the component `name` with its own keyword arguments; an unknown setting is refused by name."""
     factory = lookup(kind, table, name)
-    accepted = inspect.signature(factory).parameters
-    for setting in settings:
-        if setting not in accepted:
-            raise InputError(f"{kind} {name!r} has no setting {setting!r}: {nearest(setting, accepted)}")
+    check_settings(f"{kind} {name!r}", factory, settings)
     return factory(**settings)
+
+
+def check_settings(owner: str, factory: Callable[..., Any], settings: Mapping[str, Any]) -> None:
+    """Refuse settings that `factory` does not take, and those of another type than its signature says."""
+    accepted = inspect.signature(factory).parameters
+    for setting, value in settings.items():
+        if setting not in accepted:
+            raise InputError(f"{owner} has no setting {setting!r}: {nearest(setting, accepted)}")
+        check_type(f"{setting} of {owner}", value, accepted[setting].annotation)
+
+
+def check_type(name: str, value: object, annotation: Any) -> None:
+    """Refuse a value of another type than one made of numbers, words, booleans and None; others are not looked at.
+
+    >>> check_type("mass", 1, float | None)
+    >>> check_type("mass", "much", float | None)
+    Traceback (most recent call last):
+    ...
+    sumpool.errors.InputError: mass must be a number or null, got 'much'
+    """
+    kinds = get_args(annotation) if isinstance(annotation, UnionType) else (annotation,)
+    if all(kind in PLAIN for kind in kinds) and not any(_is(value, kind) for kind in kinds):
+        raise InputError(f"{name} must be {' or '.join(PLAIN[kind] for kind in kinds)}, got {value!r}")
+
+
+def _is(value: object, kind: type) -> bool:
+    """Whether a value is of a plain type, whatever the library it comes from; a boolean is no number."""
+    if isinstance(value, bool):
+        return kind is bool
+    return isinstance(value, Integral if kind is int else Real if kind is float else kind)
 
 
 def describe(component: object) -> str:

@@ -25,15 +25,37 @@ MODELS: dict[str, tuple[dict[str, Any], int]] = {
               "window_size": 4}, 0),
     "resnet": ({"embedding_size": 8, "hidden_sizes": [8, 16], "depths": [1, 1], "layer_type": "basic"}, 0),
     "convnext": ({"hidden_sizes": [8, 8, 8, 16], "depths": [1, 1, 1, 1]}, 0),
+    "dinov3_convnext": ({"hidden_sizes": [8, 8, 8, 16], "depths": [1, 1, 1, 1]}, 1),
+    "efficientnet": ({"width_coefficient": 0.1, "depth_coefficient": 0.1, "hidden_dim": 128}, 0),
+    "mobilenet_v1": ({"depth_multiplier": 0.05}, 0),
+    "mobilenet_v2": ({"depth_multiplier": 0.05}, 0),
+    "mobilevit": ({"hidden_sizes": [8, 8, 8], "neck_hidden_sizes": [4, 4, 4, 4, 4, 4, 16]}, 0),
+    "pvt": ({"image_size": 32, "hidden_sizes": [8, 8, 8, 16], "depths": [1, 1, 1, 1],
+             "num_attention_heads": [1, 1, 1, 2]}, 1),
+    "hiera": ({"image_size": [32, 32], "embed_dim": 8, "depths": [1, 1], "num_heads": [1, 2], "num_query_pool": 1}, 0),
+    "aimv2_vision_model": ({**VIT, "patch_size": 8}, 0),  # it has a class token, in its pooling head
 }  # fmt: skip
+# Models that make no map or tokens of each image; the last does, but its tokens are not all patches.
+OTHERS: dict[str, dict[str, Any]] = {
+    "bert": {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32},
+    "pixtral": {**VIT, "patch_size": 8, "head_dim": 8},  # packs the images of a batch into one row
+    "hgnet_v2": {"hidden_sizes": [8, 8, 8, 8], "stem_channels": [3, 4, 4]},  # gives a list of maps
+    "yolos": {**VIT, "patch_size": 8, "image_size": [32, 32], "num_detection_tokens": 3},
+}
+
+
+def save_model(kind: str, settings: dict[str, Any], folder: Path) -> None:
+    """A random model; skipped where this version of transformers has no such class."""
+    if kind not in transformers.CONFIG_MAPPING:
+        pytest.skip(f"transformers {transformers.__version__} has no {kind}")
+    config = transformers.AutoConfig.for_model(kind, **settings)
+    transformers.AutoModel.from_config(config).save_pretrained(folder)
 
 
 @pytest.fixture
 def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """A saved random model of the type given by indirect parametrisation, with a preprocessing file."""
-    settings, _ = MODELS[request.param]
-    config = transformers.AutoConfig.for_model(request.param, **settings)
-    transformers.AutoModel.from_config(config).save_pretrained(tmp_path)
+    save_model(request.param, MODELS[request.param][0], tmp_path)
     preprocessing = {"size": {"shortest_edge": 40}, "crop_size": {"height": 32, "width": 32}, "resample": 3,
                      "image_mean": [0.1, 0.2, 0.3], "image_std": [0.4, 0.5, 0.6]}  # fmt: skip
     (tmp_path / "preprocessor_config.json").write_text(json.dumps(preprocessing))
@@ -48,6 +70,7 @@ def test_patches_are_the_models_own_without_the_extra_tokens(folder: Path, kind:
         features = backbone(images)
         expected = transformers.AutoModel.from_pretrained(folder).eval()(pixel_values=images).last_hidden_state
     extra = MODELS[kind][1]
+    assert backbone.prefix_tokens == extra
     torch.testing.assert_close(features, expected if expected.dim() == 4 else expected[:, extra:])
     assert features.shape[1 if features.dim() == 4 else 2] == backbone.out_features
 
@@ -71,11 +94,72 @@ def test_tokens_as_a_map_keep_their_places(folder: Path) -> None:
     torch.testing.assert_close(two[0, :, 2, 3], one[0, 2 * 6 + 3])
 
 
+@pytest.mark.parametrize("folder", ["swin"], indirect=True)
+def test_a_model_that_pads_the_image_has_a_larger_map(folder: Path) -> None:
+    backbone = create_backbone(f"hf:{folder}", as_map=True)
+    assert backbone(torch.randn(1, 3, 36, 60)).shape == (1, 16, 5, 8)
+
+
+@pytest.mark.parametrize("folder", ["dinov3_convnext"], indirect=True)
+def test_a_class_token_without_parameters_is_kept_apart(folder: Path) -> None:
+    backbone = create_backbone(f"hf:{folder}", weights="pretrained", as_map=True).eval()
+    images = torch.randn(2, 3, 64, 96)
+    with torch.no_grad():
+        features, (pooled, _) = backbone(images), backbone.tokens(images)  # type: ignore[operator]
+        network = backbone.model
+        own = network.layer_norm(network.model(images).last_hidden_state.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+        expected = network(images).pooler_output
+    assert features.shape == (2, 16, 2, 3)
+    torch.testing.assert_close(features, own)
+    torch.testing.assert_close(pooled[:, 0], expected)
+
+
+@pytest.mark.parametrize("folder", ["hiera"], indirect=True)
+def test_tokens_in_units_are_put_in_their_places(folder: Path) -> None:
+    backbone = create_backbone(f"hf:{folder}", weights="pretrained", as_map=True).eval()
+    images = torch.randn(2, 3, 32, 32)
+    with torch.no_grad():
+        features = backbone(images)
+        own = backbone.model(images, output_hidden_states=True).reshaped_hidden_states[-1]
+    assert features.shape == (2, 16, 4, 4)
+    torch.testing.assert_close(features, own.permute(0, 3, 1, 2))
+
+
+def test_a_model_of_one_size_says_which(tmp_path: Path) -> None:
+    save_model("pvt", {**MODELS["pvt"][0], "image_size": 64}, tmp_path)
+    backbone = create_backbone(f"hf:{tmp_path}", as_map=True)
+    assert (backbone.preprocessing.size, backbone.preprocessing.resize) == (64, 73)
+    assert backbone(torch.randn(1, 3, 64, 64)).shape == (1, 16, 2, 2)
+
+
+def test_half_precision_is_measured_too(tmp_path: Path) -> None:
+    config = transformers.AutoConfig.for_model("dinov2", **MODELS["dinov2"][0])
+    transformers.AutoModel.from_config(config).to(torch.bfloat16).save_pretrained(tmp_path)
+    backbone = create_backbone(f"hf:{tmp_path}", weights="pretrained")
+    assert (backbone.out_features, backbone.prefix_tokens) == (16, 1)
+    assert backbone.training
+
+
+@pytest.mark.parametrize("kind", ["bert", "pixtral", "hgnet_v2"])
+def test_models_without_features_per_image_are_refused(kind: str, tmp_path: Path) -> None:
+    save_model(kind, OTHERS[kind], tmp_path)
+    with pytest.raises(InputError, match="expected a vision model that makes a map or tokens of each image, got"):
+        create_backbone(f"hf:{tmp_path}")
+
+
+def test_tokens_that_form_no_grid_are_no_map(tmp_path: Path) -> None:
+    save_model("yolos", OTHERS["yolos"], tmp_path)
+    assert create_backbone(f"hf:{tmp_path}").prefix_tokens == 1
+    with pytest.raises(InputError, match=r"expects a grid of tokens, got 788 of YolosModel .* leave as_map off"):
+        create_backbone(f"hf:{tmp_path}", as_map=True)
+
+
 @pytest.mark.parametrize("folder", ["vit"], indirect=True)
-def test_its_own_preprocessing(folder: Path) -> None:
-    preprocessing = create_backbone(f"hf:{folder}").preprocessing
-    assert (preprocessing.size, preprocessing.resize, preprocessing.interpolation) == (32, 40, "bicubic")
-    assert (preprocessing.mean, preprocessing.std) == ((0.1, 0.2, 0.3), (0.4, 0.5, 0.6))
+def test_a_stride_that_does_not_fit_is_no_map(folder: Path) -> None:
+    backbone = create_backbone(f"hf:{folder}", as_map=True)
+    backbone.stride = 16
+    with pytest.raises(InputError, match="one token per 16×16 pixels, got 16 tokens for 32×32 pixels: leave as_map"):
+        backbone(torch.randn(1, 3, 32, 32))
 
 
 @pytest.mark.parametrize("folder", ["dinov2"], indirect=True)
@@ -98,11 +182,12 @@ def test_local_weights_also_of_a_classifier(folder: Path) -> None:
         create_backbone(f"hf:{folder}", weights=folder / "wrong.safetensors")
 
 
-@pytest.mark.parametrize("folder", ["dinov2", "resnet"], indirect=True)
+@pytest.mark.parametrize("folder", ["dinov2", "resnet", "dinov3_convnext", "mobilevit", "pvt", "hiera"], indirect=True)
 def test_rebuilt_from_its_configuration_alone(folder: Path) -> None:
     first = create_backbone(f"hf:{folder}", weights="pretrained").eval()
     config = json.loads(json.dumps(first.config)) | {"name": "hf:gone"}
     second = create_backbone(**config).eval()
+    assert second.out_features == first.out_features
     second.load_state_dict(first.state_dict())
     images = torch.randn(1, 3, 32, 32)
     with torch.no_grad():

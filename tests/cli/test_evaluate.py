@@ -3,8 +3,10 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from sumpool.backbones import create_backbone
 from sumpool.cli import main
@@ -62,6 +64,19 @@ def test_settings_splits_and_metrics_by_choice(model: Path, tmp_path: Path) -> N
     written = json.loads(numbers.read_text())
     assert list(written["metrics"]) == ["r@3"]
     assert written["images"] == len(load_dataset("toy", per_class=3))
+
+
+def test_titles_and_numbers_of_any_kind(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in "ab":
+        (tmp_path / "[red]set" / name).mkdir(parents=True)
+        for seed in range(2):
+            picture = np.random.default_rng(seed).integers(0, 255, (32, 32, 3), dtype=np.uint8)
+            Image.fromarray(picture).save(tmp_path / "[red]set" / name / f"{seed}.png")
+    command = ["evaluate", str(model), str(tmp_path / "[red]set"), "--split", "all", "--metrics", "r@" + "9" * 20]
+    assert main(command) == 0
+    shown = capsys.readouterr().out
+    assert "[red]set" in shown
+    assert "1.0000" in shown
 
 
 def test_a_run_means_its_best_model(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -45,6 +45,7 @@ def test_the_table_is_that_of_the_results(fair: Path, capsys: pytest.CaptureFixt
     assert "2 folds × 2 repeats" in shown.out
     assert "standard deviation of 4 collections" in shown.out
     assert "TEST SET" not in shown.out
+    assert "elected on the test set" not in (fair / "C2" / "f0r0" / "summary.html").read_text()
 
 
 def test_each_model_held_out_another_part(fair: Path) -> None:
@@ -66,7 +67,19 @@ def test_conventional_says_so_in_its_title(tmp_path: Path, capsys: pytest.Captur
     shown = capsys.readouterr().out
     assert "MODELS SELECTED ON THE TEST SET" in shown
     assert "C2+GSP, best of 2" in shown
+    assert "Models were selected on the test set" in (tmp_path / "out" / "C2+GSP" / "f0r1" / "summary.html").read_text()
     assert (tmp_path / "out" / "scores.csv").read_text().splitlines()[1].endswith("test,test")
+
+
+def test_a_command_that_fails_before_any_training_can_be_corrected(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["protocol", "conventional", "--method", "C2", "--repeats", "1", "--out", str(tmp_path / "out")]
+    few = [word for pair in zip(TINY[::2], TINY[1::2], strict=True) if "pooling" not in pair[0] for word in pair]
+    for wrong in (["--dataset", "nonsense"], ["--weights", str(tmp_path / "nowhere.pth")]):
+        assert main([*words, *few, *wrong]) == 2
+        assert wrong[1] in capsys.readouterr().err
+    assert main([*words, *few]) == 0
 
 
 def test_tuning_without_repeats(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -85,6 +98,9 @@ def test_tuning_without_repeats(tmp_path: Path, capsys: pytest.CaptureFixture[st
         (["fair", "--method", "C2+GSPP", *TINY], "unknown part 'GSPP'"),
         (["fair", "--method", "C2+GSP", *TINY, "--stepz", "3"], "unknown setting 'stepz': did you mean 'steps'"),
         (["fair", "--method", "C2+GSP", *TINY, "--engine", "rai"], "unknown engine 'rai': did you mean 'ray'"),
+        (["fair", "--method", "C2+GSP", *TINY, "--gpus", "1"], "--gpus 1.0 has no meaning for --engine local"),
+        (["fair", "--method", "C2+GSP", *TINY, "--address", "x:1"], "--address x:1 has no meaning for --engine local"),
+        (["fair", "--method", "C2+GSP", *TINY, "--jobs", "2", "--engine", "ray"], "--jobs 2 has no meaning for"),
         (["fair", "--method", "C2+GSP", *TINY, "--resume", "x"], "the same command again continues it"),
     ],
 )

@@ -37,7 +37,7 @@ def test_any_runs_are_combined_in_every_format(
     files = [tmp_path / "new" / f"report.{ending}" for ending in ("html", "md", "csv", "tex")]
     out = [text for file in files for text in ("-o", str(file))]
     assert main(["report", *map(str, runs.values()), *out, "--title", "Three runs"]) == 0
-    assert "glyphs, single trainings: gap, gmp\n" in capsys.readouterr().out
+    assert "glyphs (classes 15, per_class 4), single trainings: gap, gmp\n" in capsys.readouterr().out
     page = files[0].read_text()
     assert page.count('class="example"') == 9
     assert page.count("<polyline") == 3
@@ -106,3 +106,51 @@ def test_compare_refuses_what_is_not_alike(
     assert "A and B cannot be compared: dataset is glyphs for A and toy for B" in capsys.readouterr().err
     assert main(["compare", str(runs["gap"]), str(runs["on_test"])]) == 2
     assert "only B was selected on the test classes" in capsys.readouterr().err
+
+
+def with_settings(folder: Path, run: Path, **data: object) -> Path:
+    """The same scores, as if of a run with other settings of the data."""
+    shutil.copytree(run, folder)
+    config = yaml.safe_load((run / "config.yaml").read_text())
+    (folder / "config.yaml").write_text(
+        yaml.safe_dump({**config, "seed": 7, "data_settings": {**config["data_settings"], **data}})
+    )
+    return folder
+
+
+def test_other_images_with_the_same_labels_are_not_paired(
+    runs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gap, other = str(runs["gap"]), str(with_settings(tmp_path / "other", runs["gap"], seed=1))
+    assert main(["compare", gap, other]) == 2
+    assert (
+        capsys.readouterr()
+        .err.strip()
+        .endswith(
+            "A and B cannot be compared: their images differ, classes 15, per_class 4 for A and "
+            "classes 15, per_class 4, seed 1 for B"
+        )
+    )
+    assert main(["report", gap, other, "-o", str(tmp_path / "report.csv")]) == 0
+    assert capsys.readouterr().out.splitlines()[:2] == [
+        "glyphs (classes 15, per_class 4), single trainings: gap",
+        "glyphs (classes 15, per_class 4, seed 1), single trainings: other",
+    ]
+    same = with_settings(tmp_path / "same", runs["gap"], seed=0)  # the default, and another seed of the training
+    assert main(["compare", gap, str(same)]) == 0
+
+
+def test_a_constant_difference_has_an_infinite_effect(
+    runs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    best, worst = tmp_path / "best", tmp_path / "worst"
+    for folder in (best, worst):
+        shutil.copytree(runs["gap"], folder)
+    embedded = load_embedded(best)
+    labels = embedded.labels
+    save_embedded(embedded._replace(vectors=torch.eye(int(labels.max()) + 1)[labels]), best)
+    # Each image lies where one of every other class does: none of its own is near.
+    number = torch.arange(len(labels)) % 4
+    save_embedded(embedded._replace(vectors=torch.eye(4)[number]), worst)
+    assert main(["compare", str(worst), str(best)]) == 0
+    assert "−∞" in capsys.readouterr().out

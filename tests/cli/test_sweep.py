@@ -63,10 +63,10 @@ def test_an_interrupted_trial_is_continued(
 
 
 def test_a_run_that_diverges_fails_only_its_trial(space: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    space.write_text("lr: [1e-3, .inf]\n")
+    space.write_text("lr: [1e-3, 1e+30]\n")
     assert sweep(space, "--method", "grid") == 0
     shown = capsys.readouterr().out
-    assert "trial-0001: failed, embeddings hold NaN" in shown
+    assert "trial-0001: failed, training failed at step 2: embeddings hold NaN" in shown
     assert "│ 0000 " in shown
     assert "│ 0001 " not in shown
 

@@ -79,12 +79,29 @@ def test_a_second_run_goes_on(tmp_path: Path, makers: Makers) -> None:
 def test_a_cut_archive_is_named(tmp_path: Path, makers: Makers, name: str) -> None:
     (archive,) = makers[name](tmp_path)
     archive.write_bytes(archive.read_bytes()[: archive.stat().st_size // 2])
-    if name == "cub":
-        with pytest.raises(InputError, match="is damaged or incomplete"):
-            unpack(archive, tmp_path / "out")
-    else:  # half a zip has no directory, so it cannot be told from another kind of file: the checksum refuses it
-        with pytest.raises(InputError, match="has MD5"):
-            prepare_archives(official_set(name), [archive], tmp_path)
+    with pytest.raises(InputError, match=f"{archive.name} is damaged or incomplete .*: fetch it again"):
+        unpack(archive, tmp_path / "out")
+    assert not (tmp_path / "out" / archive.name).exists()
+
+
+def test_an_archive_only_by_name_leaves_nothing(tmp_path: Path) -> None:
+    for name in ("page.zip", "page.TAR.GZ", "page.tgz"):
+        (tmp_path / name).write_text("<html>not found</html>")
+        with pytest.raises(InputError, match=rf"{name} is damaged or incomplete \(neither tar nor zip\)"):
+            unpack(tmp_path / name, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(("field", "value", "message"), [(6, 1, "is encrypted"), (8, 99, "compression method")])
+def test_a_zip_that_python_cannot_open_is_named(tmp_path: Path, field: int, value: int, message: str) -> None:
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        archive.writestr("photo.jpg", b"abc")
+    content = bytearray((tmp_path / "x.zip").read_bytes())
+    for header in (field, content.index(b"PK\x01\x02") + field + 2):  # in front of the member and in the directory
+        content[header] = value
+    (tmp_path / "x.zip").write_bytes(content)
+    with pytest.raises(InputError, match=rf"x\.zip cannot be unpacked \(.*{message}"):
+        unpack(tmp_path / "x.zip", tmp_path / "out")
 
 
 def test_another_version_of_an_archive_is_refused(tmp_path: Path, makers: Makers) -> None:
@@ -100,9 +117,12 @@ def test_a_missing_archive_is_named(tmp_path: Path) -> None:
 
 
 class Server(BaseHTTPRequestHandler):
-    """Sends CONTENT; `ranges` says whether it honours a range, `cut` after how many bytes it hangs up."""
+    """Sends CONTENT; `ranges` says whether it honours a range, `cut` after how many bytes it hangs up.
 
-    ranges, cut = True, len(CONTENT)
+    `chunked` sends a chunk that promises all and no length.
+    """
+
+    ranges, cut, chunked = True, len(CONTENT), False
     asked: list[str | None]
 
     def do_GET(self) -> None:
@@ -116,8 +136,13 @@ class Server(BaseHTTPRequestHandler):
             self.send_error(416)
             return
         self.send_response(206 if start else 200)
-        self.send_header("Content-Length", str(len(CONTENT) - start))
+        if self.chunked:
+            self.send_header("Transfer-Encoding", "chunked")
+        else:
+            self.send_header("Content-Length", str(len(CONTENT) - start))
         self.end_headers()
+        if self.chunked:
+            self.wfile.write(b"%x\r\n" % (len(CONTENT) - start))
         self.wfile.write(CONTENT[start : self.cut])
 
     def log_message(self, *args: object) -> None:
@@ -145,13 +170,21 @@ def test_download_checks_the_sum_and_does_not_fetch_twice(tmp_path: Path, server
 @pytest.mark.parametrize("ranges", [True, False])
 def test_download_goes_on_where_it_stopped(tmp_path: Path, server: tuple[type[Server], str], ranges: bool) -> None:
     handler, url = server
-    handler.cut = 700_000
-    with pytest.raises(InputError):
-        download(url, tmp_path / "file", MD5)
+    for cut, broke in ((500_000, "broke off after 500000"), (700_000, "broke off after 700000")):
+        handler.cut = cut
+        with pytest.raises(InputError, match=f"{broke} of {len(CONTENT)} bytes: run again to continue"):
+            download(url, tmp_path / "file", MD5)
     handler.cut, handler.ranges = len(CONTENT), ranges
-    (tmp_path / "file.part").write_bytes(CONTENT[:500_000])
     assert download(url, tmp_path / "file", MD5).read_bytes() == CONTENT
-    assert handler.asked[-1] == "bytes=500000-"
+    assert handler.asked == [None, "bytes=500000-", "bytes=700000-"]
+
+
+def test_a_cut_chunk_is_one_sentence(tmp_path: Path, server: tuple[type[Server], str]) -> None:
+    handler, url = server
+    handler.cut, handler.chunked = 700_000, True
+    with pytest.raises(InputError, match=r"could not be fetched .*: run again to continue"):
+        download(url, tmp_path / "file", MD5)
+    assert (tmp_path / "file.part").stat().st_size > 0
 
 
 def test_a_complete_part_is_only_checked(tmp_path: Path, server: tuple[type[Server], str]) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from sumpool.cli import main
 from sumpool.data import read_pack
@@ -107,6 +108,12 @@ def test_check_lists_bad_files(tmp_path: Path, make_folder: MakeFolder, capsys: 
     assert "2 of 12 images cannot be read" in printed.err
 
 
+def test_check_names_an_image_of_floating_point(tmp_path: Path, capsys: Capture) -> None:
+    Image.fromarray(np.ones((4, 4), np.float32)).save(tmp_path / "depth.tif")
+    assert main(["data", "check", str(tmp_path)]) == 2
+    assert "depth.tif cannot be used: floating-point pixels" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("command", "message"),
     [
@@ -114,6 +121,13 @@ def test_check_lists_bad_files(tmp_path: Path, make_folder: MakeFolder, capsys: 
         (["info", "glyfs"], "unknown dataset 'glyfs': did you mean 'glyphs'"),
         (["info", "toy", "--set", "per_class"], "settings are written KEY=VALUE"),
         (["info", "toy", "--set", "count=3"], "dataset 'toy' has no setting 'count'"),
+        (["info", "toy", "--set", "seed=-1"], "seed must be at least 0, got -1"),
+        (["info", "toy", "--set", "crop_boxes=True"], "dataset toy has no boxes to crop"),
+        (["info", "toy", "--set", "crop_boxes=yes"], "crop_boxes must be true or false, got 'yes'"),
+        (["info", "toy", "--set", "in_memory=True"], "in_memory must be a whole number or null, got True"),
+        (["info", "toy", "--set", "in_memory=0"], "the short side of shrunk images must be at least 1 pixel, got 0"),
+        (["prepare", "cub", "--from", "x.zip", "--side", "0"], "short side of shrunk images must be at least 1 pixel"),
+        (["download", "cub", "--side", "-1"], "short side of shrunk images must be at least 1 pixel"),
         (["prepare", "toy", "--from", "x.zip"], "unknown published dataset 'toy'"),
     ],
 )

@@ -37,7 +37,10 @@ def test_16_bits_are_scaled_not_clipped(tmp_path: Path) -> None:
 
 def test_floating_point_pixels_are_named(tmp_path: Path) -> None:
     path = saved(Image.fromarray(np.ones((4, 4), np.float32)), tmp_path / "float.tif")
-    with pytest.raises(InputError, match="floating-point pixels have no defined range"):
+    with (
+        pytest.raises(InputError, match=r"^image \S*float\.tif cannot be used: floating-point pixels have no defined"),
+        naming(str(path)),
+    ):
         decode(open_image(path))
 
 

@@ -3,10 +3,21 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
-from sumpool.data import ClassBalanced, Dataset, Draw, InOrder, Loader, RandomResizedCrop, in_memory, load_dataset
+from sumpool.data import (
+    CentreCrop,
+    ClassBalanced,
+    Dataset,
+    Draw,
+    InOrder,
+    Loader,
+    RandomResizedCrop,
+    in_memory,
+    load_dataset,
+)
 from sumpool.errors import InputError
 from sumpool.types import Batch, Preprocessing
 
@@ -93,7 +104,9 @@ def damaged(photos: Dataset) -> Dataset:
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_an_unreadable_image_is_fatal_in_one_sentence(damaged: Dataset, workers: int) -> None:
-    with pytest.raises(InputError, match=r"^image \S*bee/1\.jpg is not in a format that Pillow reads \(skip .*\)$"):
+    with pytest.raises(
+        InputError, match=r"^image \S*bee/1\.jpg is not in a format that Pillow reads \(.* --bad-images skip\)$"
+    ):
         list(Loader(damaged, InOrder(len(damaged), 4), workers))
 
 
@@ -123,6 +136,26 @@ def test_memory_holds_the_same_pictures(photos: Dataset) -> None:
 def test_memory_scales_boxes(photos: Dataset) -> None:
     boxed = photos.with_records([photos.records[0]._replace(box=(3.0, 6.0, 30.0, 24.0))])
     assert in_memory(boxed, side=10).records[0].box == pytest.approx((1, 2, 10, 8))
+
+
+def test_any_set_can_be_kept_in_memory(tmp_path: Path, make_folder: Callable[[Path], Path]) -> None:
+    kept = load_dataset(str(make_folder(tmp_path / "photos")), in_memory=15, test_share=0.25)
+    assert {record.source.shape for record in kept.records} == {(15, 20, 3)}
+    assert kept.split("test").classes == ["dog"]
+
+
+@pytest.mark.parametrize("side", [None, 56])
+def test_any_set_can_be_cropped_to_its_boxes(side: int | None) -> None:
+    size = {"per_class": 2, "classes": 5}
+    whole = load_dataset("glyph-collage", **size).split("train")
+    letters = load_dataset("glyph-collage", crop_boxes=True, in_memory=side, **size).split("train")
+    crop = CentreCrop(Preprocessing(28, 28, (0.0,), (1.0,), "gray"))
+    assert whole.transformed(crop).crop_boxes is False
+    for row, (image, *_) in enumerate(letters.transformed(crop)[row] for row in range(len(letters))):
+        left, top, right, bottom = whole.records[row].box
+        expected = whole.records[row].source[top:bottom, left:right]
+        assert torch.equal((image[0] * 255).round().byte(), torch.from_numpy(expected.copy()))
+        assert np.array_equal(np.asarray(letters.image(row).convert("L")), expected)
 
 
 def test_bad_settings_are_refused(photos: Dataset) -> None:

@@ -100,6 +100,13 @@ def test_bad_manifests_are_one_sentence(tmp_path: Path, text: str, message: str)
         load_dataset(str(tmp_path / "list.csv"))
 
 
+@pytest.mark.parametrize("content", ["path,label\nä.jpg,x\n".encode("latin-1"), b'path,label\n"' + b"a" * 140_000])
+def test_a_manifest_that_is_no_table_is_named(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "list.csv").write_bytes(content)
+    with pytest.raises(InputError, match=r"list\.csv is not a CSV table in UTF-8 \(.*\): save it as such"):
+        load_dataset(str(tmp_path / "list.csv"))
+
+
 def test_one_image_may_have_several_boxes() -> None:
     records = [Record(Path("a.jpg"), 0, box=(0, 0, 5, 5)), Record(Path("a.jpg"), 0, box=(5, 5, 9, 9))]
     assert len(require_sound(Dataset("boxes", records, ["x"]))) == 2
@@ -146,6 +153,7 @@ def test_a_pack_with_a_bad_image_is_not_written(tmp_path: Path, make_folder: Mak
 
 
 ENCODED = {"jpeg": np.zeros(5, np.uint8), "labels": np.array([0]), "class_names": np.array(["a"])}
+WHOLE = {**ENCODED, "offsets": np.array([0, 5])}
 
 
 def pixels(count: int) -> np.ndarray:
@@ -170,7 +178,19 @@ def test_packs_of_pixels(tmp_path: Path, compressed: bool) -> None:
     [
         ({"y": np.zeros(1)}, "has none of the arrays jpeg, x_train, x: got y"),
         ({"x": pixels(2), "y": np.zeros(2, int)}, "has no array 'class_names'"),
-        ({"x": pixels(2), "y": np.zeros(3, int), "class_names": np.array(["a"])}, "has 2 images, 3 labels"),
+        ({"x": pixels(2), "y": np.zeros(3, int), "class_names": np.array(["a"])}, "has 2 images, but 3 labels"),
+        ({**WHOLE, "labels": np.array(["a"])}, "needs a row of whole numbers as 'labels', got <U1"),
+        ({**WHOLE, "labels": np.zeros(1)}, "needs a row of whole numbers as 'labels', got float64"),
+        ({**WHOLE, "labels": np.zeros((1, 1), int)}, r"whole numbers as 'labels', got int64 of shape \(1, 1\)"),
+        ({**WHOLE, "labels": np.array(0)}, r"whole numbers as 'labels', got int64 of shape \(\)"),
+        ({**WHOLE, "offsets": np.array(["0", "5"])}, "needs a row of whole numbers as 'offsets'"),
+        ({**WHOLE, "file_names": np.array([], str)}, "has 1 images, but 0 file_names"),
+        ({**WHOLE, "roles": np.array(["both"] * 2)}, "has 1 images, but 2 roles"),
+        ({**WHOLE, "roles": np.array(["probe"])}, "has 'probe' in roles: expected both, query, gallery"),
+        ({**WHOLE, "splits": np.array(["dev"])}, "has 'dev' in splits: expected train, val, test"),
+        ({**WHOLE, "boxes": np.zeros((1, 3))}, "needs boxes of four numbers, got 3"),
+        ({"x": pixels(1) / 255, "y": np.zeros(1, int)}, "needs uint8 pixels N×H×W or N×H×W×3 as 'x', got float64"),
+        ({"x": pixels(1)[0, 0], "y": np.zeros(6, int)}, r"needs uint8 pixels .* got uint8 of shape \(6, 3\)"),
         ({"x": pixels(1), "y": np.array([4]), "class_names": np.array(["a"])}, "labels 4 to 4, but 1 class names"),
         ({**ENCODED, "offsets": np.array([0, 9])}, "needs 2 ascending offsets up to 5"),
         ({"x": np.array([{}], object), "y": np.zeros(1, int)}, "cannot be read"),

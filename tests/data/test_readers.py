@@ -1,5 +1,6 @@
 """Each official layout, from archive to records."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -98,6 +99,40 @@ def test_a_damaged_idx_file_is_named(tmp_path: Path, root: Path) -> None:
         (folder / file.name).write_bytes(file.read_bytes()[:40])
     with pytest.raises(InputError, match="is not a complete idx file"):
         DATASETS["mnist"](root=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [
+        ("cub", "classes.txt"),
+        ("cub", "image_class_labels.txt"),
+        ("cub", "bounding_boxes.txt"),
+        ("cars", "cars_annos.mat"),
+        ("sop", "Ebay_test.txt"),
+        ("inshop", "list_eval_partition.txt"),
+        ("inshop", "list_bbox_inshop.txt"),
+        ("aircraft", "variants.txt"),
+        ("aircraft", "images_box.txt"),
+        ("aircraft", "images_variant_val.txt"),
+    ],
+)
+def test_a_cut_list_names_the_folder(tmp_path: Path, root: Path, name: str, file: str) -> None:
+    shutil.copytree(root / name, tmp_path / name)
+    (path,) = (tmp_path / name).rglob(file)
+    content = path.read_bytes().strip()
+    path.write_bytes(content[: len(content) // 2 if path.suffix == ".mat" else content.rindex(b" ")])
+    with pytest.raises(
+        InputError, match=rf"{name} in \S+{name} is damaged or incomplete \(\w+: .*\): prepare it again"
+    ):
+        DATASETS[name](root=tmp_path, verify=False)
+
+
+def test_a_pack_without_super_classes_makes_no_collage(tmp_path: Path) -> None:
+    images, labels = np.zeros((2, 32, 32, 3), np.uint8), np.arange(2)
+    parts = {"x_train": images, "y_train": labels, "x_test": images, "y_test": labels}
+    np.savez(tmp_path / "cifar100.npz", **parts, fine_names=np.array(["a", "b"]))
+    with pytest.raises(InputError, match=r"cifar100\.npz has no array 'fine_to_coarse', which the collage needs"):
+        DATASETS["cifar-collage"](root=tmp_path, verify=False)
 
 
 def test_a_missing_list_is_named(tmp_path: Path, root: Path) -> None:

@@ -123,6 +123,20 @@ def test_an_edited_card_is_kept(tmp_path: Path) -> None:
     assert Embedder.load(tmp_path).fingerprint() == small(seed=1).fingerprint()
 
 
+def test_a_full_disk_leaves_the_old_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from sumpool import files
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    small().save(tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    monkeypatch.setattr(files.os, "fsync", full)
+    with pytest.raises(InputError, match=r"config\.json: No space left on device; what was there before is intact"):
+        small("gap").save(tmp_path)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
 def test_from_the_hubs_local_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The cache layout of huggingface_hub, which also works without a network."""
     hub = pytest.importorskip("huggingface_hub", reason="hub ids need pip install 'sumpool[hub]'")

@@ -50,6 +50,14 @@ def pretend(folder: Path, wanted: Protocol) -> Path:
     return folder
 
 
+def begin(folder: Path, wanted: Protocol, methods: int | None = None) -> Path:
+    """The folder of a protocol in which the first training of some methods, or of all, has begun."""
+    open_protocol(folder, wanted)
+    for method in list(wanted.methods)[:methods]:
+        wanted.runs(folder, method)[0][0].mkdir(parents=True)
+    return folder
+
+
 @pytest.fixture
 def fair(tmp_path: Path) -> Path:
     return pretend(tmp_path / "fair", protocol())
@@ -91,7 +99,7 @@ def test_the_folder_says_what_was_asked_for(tmp_path: Path) -> None:
 
 
 def test_methods_and_repeats_can_be_added(tmp_path: Path) -> None:
-    open_protocol(tmp_path, protocol())
+    begin(tmp_path, protocol())
     both = open_protocol(tmp_path, protocol("fair", "MS", repeats=3, device="cpu"))
     assert list(both.methods) == ["C2", "C2+GSP", "MS"]
     assert both.repeats == 3
@@ -109,10 +117,28 @@ def test_methods_and_repeats_can_be_added(tmp_path: Path) -> None:
     ],
 )
 def test_what_was_begun_cannot_be_changed(tmp_path: Path, changed: Protocol, reason: str) -> None:
-    open_protocol(tmp_path, protocol())
+    begin(tmp_path, protocol())
     with pytest.raises(InputError, match=reason):
         open_protocol(tmp_path, changed)
     assert load_protocol(tmp_path) == protocol()
+
+
+def test_what_has_not_begun_can_be_corrected(tmp_path: Path) -> None:
+    open_protocol(tmp_path, protocol(dataset="cup", repeats=3))
+    assert open_protocol(tmp_path, protocol()) == load_protocol(tmp_path) == protocol()
+    begin(tmp_path, protocol(), methods=1)
+    corrected = protocol(pooling_settings={"mass": 0.5})
+    assert open_protocol(tmp_path, corrected) == load_protocol(tmp_path) == corrected
+    other = open_protocol(tmp_path, protocol("fair", "MS"))
+    assert list(other.methods) == ["C2", "MS"]
+
+
+@pytest.mark.parametrize("content", ["", '{"protocol": "fair"', "{}", "[1]", '{"methods": [1]}'])
+def test_a_damaged_file_is_said_in_one_sentence(tmp_path: Path, content: str) -> None:
+    (tmp_path / "protocol.json").write_text(content)
+    for read in (load_results, lambda folder: open_protocol(folder, protocol())):
+        with pytest.raises(InputError, match=r"protocol\.json is damaged"):
+            read(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -277,3 +303,15 @@ def test_a_perfect_difference_is_written(tmp_path: Path) -> None:
     low = MethodResult("a", "fair", "x", 2, {"p@1": np.zeros((2, 4))}, None, labels, [], [], False)
     high = replace(low, method="b", single={"p@1": np.ones((2, 4))})
     assert write_summary(tmp_path, [low, high])["methods"][1]["comparison"]["single"]["p@1"]["effect"] is None
+
+
+def test_images_are_told_apart_by_the_settings_that_decide_them(tmp_path: Path) -> None:
+    def images(kind: str, **given: Any) -> dict[str, Any]:
+        wanted = protocol(kind, "C2", **{"dataset": "glyphs", **given})
+        return load_results(pretend(tmp_path / str(len(list(tmp_path.iterdir()))), wanted))[0].images
+
+    assert images("fair", data_settings={"seed": 0, "per_class": 20}, lr=0.5) == images("fair") == {}
+    assert images("fair", folds=2, data_settings={"seed": 1}) == {"seed": 1}
+    assert images("tuning", folds=7, data_settings={"seed": 1}) == {"seed": 1, "folds": 7}
+    assert images("fair", dataset="cub", data_settings={"verify": False}) == {}
+    assert images("fair", dataset="photos", data_settings={"test_share": 0.25}) == {"test_share": 0.25}

@@ -132,6 +132,25 @@ def test_one_training_and_validation_scores_are_said(tmp_path: Path) -> None:
     assert "validation classes" in " ".join(warnings(one_group(replace(once, scored_on="validation"))))
 
 
+@pytest.mark.parametrize(
+    ("name", "level", "classes", "shown"),
+    [
+        ("html", 0.25, 8, ">∞<"),
+        ("html", -0.25, 8, ">−∞<"),
+        ("markdown", -0.25, 8, " −∞ |"),
+        ("latex", 0.25, 8, r"& $\infty$ \\"),
+        ("csv", 0.25, 8, ",∞,"),
+        ("markdown", 0.25, 1, " – |"),
+        ("csv", 0.25, 1, ",–,"),
+    ],
+)
+def test_effects_without_a_number(tmp_path: Path, name: str, level: float, classes: int, shown: str) -> None:
+    c2 = made_up(tmp_path, "C2")
+    c2 = replace(c2, labels=c2.labels % classes, ensemble=None)
+    ms = replace(c2, method="MS", single={metric: scores + level for metric, scores in c2.single.items()})
+    assert shown in FORMATS[name]("Report", group_results([c2, ms]))  # type: ignore[operator]
+
+
 class Texts(HTMLParser):
     """Tags and texts of a page."""
 

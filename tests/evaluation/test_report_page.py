@@ -9,10 +9,13 @@ from PIL import Image
 
 from sumpool.evaluation.report.document import document
 from sumpool.evaluation.report.groups import group_results
+from sumpool.evaluation.results import load_results
+from sumpool.evaluation.trial import run_trial
+from sumpool.training.config import TrainConfig
 from sumpool.training.page import Number, figure, page, table
 
 from .browser import look
-from .cases import NASTY, made_up
+from .cases import NASTY, SMALL, made_up
 
 WIDTHS = {"desktop": 1280, "phone": 390}
 
@@ -23,6 +26,8 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> str:
     results = [made_up(folder, "C2"), made_up(folder, "C2+GSP", level=0.6), made_up(folder, "MS", level=0.45)]
     results += [made_up(folder, "C1", name, level=0.3 + number / 50) for number, name in enumerate(NASTY)]
     results += [made_up(folder, "C1+XBM", protocol="conventional", folds=1, given={"backbone": "resnet50"})]
+    run_trial(TrainConfig.from_dict({"dataset": "glyphs", **SMALL, "pooling": "gsp"}), folder / "run")
+    results += load_results(folder / "run")
     picture = figure(png(), "a picture", "red")
     return document("Report of " + NASTY[1], group_results(results)).replace("<h2>How", f"{picture}<h2>How")
 
@@ -40,13 +45,13 @@ def test_the_report_looks_right(report: str, tmp_path: Path, width: int, dark: b
     assert seen["dark"] is dark
     assert seen["background"] == ("rgb(20, 23, 27)" if dark else "rgb(255, 255, 255)")
     assert seen["complaints"] == []
-    assert seen["pictures"] == [50]
+    assert seen["pictures"] == [96] * 3 * 8 + [50]  # 3 examples: query, weights, 6 found; and the one added
     assert seen["unnamed"] == 0
     assert seen["width"] == width
     assert seen["needed"] <= width
     assert seen["beyond"] == []
     assert seen["contrast"][0] >= 4.5, seen["contrast"]
-    assert len(seen["sorts"]) == 5  # scores and differences of single models and ensembles; the conventional ones
+    assert len(seen["sorts"]) == 6  # scores and differences of single models and ensembles; conventional ones; the run
     for columns in seen["sorts"]:
         for column in columns:
             assert column["focus"]

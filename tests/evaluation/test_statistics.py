@@ -222,6 +222,8 @@ def test_constant_difference_is_certain() -> None:
     result = compare(np.ones((2, 4)), np.zeros((3, 4)))
     assert result == (Estimate(1, 1, 1, 0, 2), 0, np.inf)
     assert compare(np.zeros((3, 4)), np.ones((2, 4))).effect == -np.inf
+    rounded = np.array([[0.1, 0.3]])  # + 0.2: the differences differ in their last digit
+    assert compare(rounded, rounded + 0.2).effect == -np.inf
 
 
 def test_one_class_leaves_the_trainings_and_no_effect_size() -> None:

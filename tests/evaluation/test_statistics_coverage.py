@@ -78,7 +78,7 @@ EVERYDAY = {
     for score, folds, counts in [("precision", 1, (2, 3, 5)), ("precision", 4, (2, 3, 5)), ("ensemble", 4, (2, 3))]
     for repeats in counts
 }
-# One source of variation each, or two of equal size: where an approximation shows its limits.
+# One source of variation each, or two of equal size, or few classes: where an approximation shows its limits.
 ALONE = {"classes": 0.0, "interaction": 0.0, "queries": 0.0, "noise": 0.0, "score": "linear"}
 EXTREME = {
     **{f"only trainings, F={f}, r={r}": World(**ALONE, folds=f, repeats=r) for f in (1, 4) for r in (2, 3)},
@@ -93,6 +93,7 @@ EXTREME = {
     "only class × training, F=4, r=3": World(**{**ALONE, "interaction": 1.0, "training": 0.0}),
     "exponential classes, 40": World(score="skewed", queries=0.0),
     "exponential classes, 100": World(score="skewed", queries=0.0, count=100),
+    **{f"precision, {count} classes, F={f}, r=3": World(folds=f, count=count) for count in (10, 20) for f in (1, 4)},
 }
 
 

@@ -149,7 +149,26 @@ def test_many_classes_with_a_subset_stay_small() -> None:
     assert (centres.grad.abs().sum(1) > 0).sum() <= 256
 
 
+@pytest.mark.parametrize("regulariser", [FarPush(100), FarPush(2000), SimilarityMean(100), FarPush(100, "power")])
+def test_thousands_of_centres_in_single_precision(regulariser: torch.nn.Module) -> None:
+    centres = torch.randn(3000, 16, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    values, slopes = [], []
+    for dtype in (torch.float64, torch.float32):
+        leaf = torch.nn.functional.normalize(centres).to(dtype).requires_grad_()
+        value = regulariser(leaf)
+        values.append(value.item())
+        slopes.append(torch.autograd.grad(value, leaf)[0])
+    assert values[1] == pytest.approx(values[0], rel=1e-5)
+    assert (slopes[1] - slopes[0]).norm() < 1e-3 * slopes[0].norm()
+
+
 def test_bad_settings_are_named() -> None:
+    with pytest.raises(InputError, match="skew must be a finite number, got inf"):
+        FarPush(math.inf)
+    with pytest.raises(InputError, match=r"subset must be a whole number, got 2\.5"):
+        UniformFace(subset=2.5)
+    with pytest.raises(InputError, match="seed must be a finite number, got 'x'"):
+        UniformFace(seed="x")
     with pytest.raises(InputError, match="subset must be at least 2, got 1"):
         UniformFace(subset=1)
     with pytest.raises(InputError, match="'log_exp' or 'power', got 'median'"):

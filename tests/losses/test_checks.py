@@ -1,11 +1,13 @@
 """Labels and settings at the border."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import torch
 
 from sumpool.errors import InputError
-from sumpool.losses.checks import Classes, as_labels, checked
+from sumpool.losses.checks import Classes, above_zero, as_labels, checked, setting, whole
 
 
 @pytest.mark.parametrize("labels", [[4, 2], (4, 2), np.array([4, 2]), torch.tensor([4, 2], dtype=torch.int32)])
@@ -19,7 +21,9 @@ def test_strings_get_the_same_number_in_every_process() -> None:
     assert as_labels(np.array(["gull"])).tolist() == [7567258136393453936]
 
 
-@pytest.mark.parametrize("labels", [[1, "gull"], ["gull", None], [0.5], [True], [[1], [2]], torch.zeros(2, 2).long()])
+@pytest.mark.parametrize(
+    "labels", [[1, "gull"], ["gull", None], [0.5], [True], [[1], [2]], torch.zeros(2, 2).long(), None, 3, "gull"]
+)
 def test_other_labels_are_refused(labels: object) -> None:
     with pytest.raises(InputError, match="labels must be"):
         as_labels(labels)
@@ -34,6 +38,23 @@ def test_a_list_of_classes_keeps_its_order() -> None:
         Classes(["gull", "gull"])
     with pytest.raises(InputError, match="at least one class"):
         Classes(0)
+
+
+def test_a_number_of_classes_of_any_kind() -> None:
+    assert Classes(np.int64(5)).count == 5
+
+
+@pytest.mark.parametrize("embeddings", [[[0.5, 1.0]], np.ones((1, 2)), None])
+def test_embeddings_are_a_tensor(embeddings: object) -> None:
+    with pytest.raises(InputError, match=f"embeddings must be a tensor, got {type(embeddings).__name__}"):
+        checked(embeddings, [0])
+
+
+@pytest.mark.parametrize("check", [setting, above_zero, whole])
+@pytest.mark.parametrize("value", ["x", None, [1], True, float("nan"), float("inf")])
+def test_a_setting_is_a_finite_number(check: Callable[..., float], value: object) -> None:
+    with pytest.raises(InputError, match="margin must be a finite number, got"):
+        check("margin", value)
 
 
 def test_large_finite_embeddings_are_not_mistaken_for_infinity() -> None:

@@ -1,6 +1,7 @@
 """What every loss of the table promises."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -53,7 +54,9 @@ def test_order_and_label_names_do_not_matter(name: str, batch: Batch, build: Bui
 
 
 @every_loss
-@pytest.mark.parametrize("labels", [[0, 1, 2], [1, 1, 1], [1]], ids=["no positives", "no negatives", "one row"])
+@pytest.mark.parametrize(
+    "labels", [[0, 1, 2], [1, 1, 1], [1], []], ids=["no positives", "no negatives", "one row", "none"]
+)
 def test_missing_pairs_leave_a_finite_gradient(name: str, labels: list[int], build: Build) -> None:
     embeddings = torch.randn(len(labels), DIM, dtype=torch.float64, requires_grad=True)
     value = build(name)(embeddings, labels)
@@ -116,9 +119,22 @@ def test_bad_input_is_named(name: str, batch: Batch, build: Build) -> None:
         loss(embeddings, labels.double())
     with pytest.raises(InputError, match="matrix"):
         loss(embeddings[0], labels)
+    with pytest.raises(InputError, match="embeddings must be a tensor, got list"):
+        loss(embeddings.tolist(), labels)
+    with pytest.raises(InputError, match="labels must be a list of integers or strings, got None"):
+        loss(embeddings, None)
     if name not in PAIR_LOSSES:
+        with pytest.raises(InputError, match=f"{DIM} dimensions, the batch {DIM - 1}"):
+            loss(embeddings[:, 1:], labels)
         with pytest.raises(InputError, match=f"label {CLASSES} of row 0 is not among the {CLASSES} classes"):
             loss(embeddings, labels + 1)
+
+
+@every_loss
+def test_double_precision_embeddings_in_a_loss_of_single_precision(name: str, batch: Batch, build: Build) -> None:
+    torch.testing.assert_close(
+        build(name).float()(*batch), build(name)(*batch), check_dtype=False, rtol=1e-4, atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("name", [name for name in LOSSES if name not in PAIR_LOSSES])
@@ -156,10 +172,14 @@ def test_every_member_is_described(table: dict[str, type]) -> None:
         ("contrastive", {"positive_margin": 0.5, "negative_margin": 0.2}, "negative_margin must be at least 0.5"),
         ("original_contrastive", {"margin": 1.5}, "margin must be between -1 and 1, got 1.5"),
         ("multi_similarity", {"beta": 0.0}, "beta must be positive, got 0.0"),
+        ("triplet", {"margin": "x"}, "margin of loss 'triplet' must be a number, got 'x'"),
+        ("libc", {"classes": 3, "dim": 0}, "dim must be at least 1, got 0"),
+        ("libc", {"classes": 3, "dim": 4, "heads": "x"}, "heads of loss 'libc' must be a whole number, got 'x'"),
+        ("soft_triple", {"classes": 3, "dim": 4, "per_class": "x"}, "per_class of loss 'soft_triple' must be"),
         ("triplet", {"norm": "unt"}, "did you mean 'unit'"),
         ("triplet", {"margn": 0.1}, "did you mean 'margin'"),
     ],
 )
-def test_bad_settings_fail_when_written(name: str, settings: dict[str, float], message: str) -> None:
+def test_bad_settings_fail_when_written(name: str, settings: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         create_loss(name, **settings)

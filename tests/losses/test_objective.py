@@ -1,5 +1,6 @@
 """Objectives, from Python and from chains."""
 
+import numpy as np
 import pytest
 import torch
 from pytorch_metric_learning.losses import ContrastiveLoss
@@ -98,6 +99,24 @@ def test_string_labels_with_the_class_list(batch: Batch) -> None:
         named(embeddings[:1], ["ostrich"])
 
 
+def test_an_unknown_label_keeps_its_name_without_a_class_list(batch: Batch) -> None:
+    embeddings, labels = batch
+    words = [f"bird {label}" for label in range(6)]
+    objective = Objective(
+        [Term("anchor", 1.0, ProxyAnchor(words, dim=8)), Term("zsr", 0.1, ZeroShotPrediction(words, 8))]
+    )
+    assert objective(embeddings, [words[y] for y in labels], torch.rand(10, 4)).total.isfinite()
+    with pytest.raises(InputError, match="label 'ostrich' of row 1 is not among the 6 classes"):
+        objective(embeddings[:2], ["bird 0", "ostrich"], torch.rand(2, 4))
+
+
+def test_regularisers_in_any_order() -> None:
+    for chain in ("zsr/energy/far_push/proxy_anchor", "far_push/energy/ccp/xbm/triplet"):
+        names = chain.split("/")
+        terms = create_objective(chain, classes=np.int64(6), dim=8).terms
+        assert [term.name for term in terms] == [names[-1], *[n for n in names if n not in ("ccp", "xbm", names[-1])]]
+
+
 @pytest.mark.parametrize(
     ("chain", "reason"),
     [
@@ -109,6 +128,8 @@ def test_string_labels_with_the_class_list(batch: Batch) -> None:
         ("ccp/libc", "no pairs for ccp to extend"),
         ("xbm/zsr/contrastive", "the order is zsr"),
         ("xbm/ccp/contrastive", "the order is zsr"),
+        ("ccp/far_push/contrastive", "the order is zsr"),
+        ("far_push/zsr/proxy_anchor", "the order is zsr"),
         ("xbm/xbm/contrastive", "appears twice"),
         ("far_push/contrastive", "regularises class proxies, and contrastive has none"),
         ("zsr/xbn/contrastive", "unknown name in a loss chain 'xbn': did you mean 'xbm'"),
@@ -131,6 +152,10 @@ def test_missing_sizes_and_foreign_settings_are_named() -> None:
         create_objective("triplet", preset="cubs")
     with pytest.raises(InputError, match="weight of zsr must be between 0 and 1, got 2"):
         create_objective("zsr/triplet", classes=3, dim=4, settings={"zsr": {"weight": 2}})
+    with pytest.raises(InputError, match="weight of far_push must be a finite number, got 'x'"):
+        create_objective("far_push/proxy_nca", classes=3, dim=4, settings={"far_push": {"weight": "x"}})
+    with pytest.raises(InputError, match="settings of triplet must be a dictionary of names and values, got 3"):
+        create_objective("triplet", settings={"triplet": 3})
 
 
 def test_missing_attributes_are_named(batch: Batch) -> None:

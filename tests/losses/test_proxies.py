@@ -43,6 +43,17 @@ def test_around_a_memory_the_batch_term_is_the_memory(batch: Batch) -> None:
     torch.testing.assert_close(both(*batch), apart(*batch) + 0.1 * memory(*batch))
 
 
+def test_a_memory_that_nothing_would_fill_is_refused() -> None:
+    with pytest.raises(InputError, match="in_batch weighs the memory's term, got 0"):
+        Proxies(Memory(Contrastive()), classes=6, dim=8, in_batch=0)
+
+
+def test_embeddings_are_a_tensor(batch: Batch) -> None:
+    embeddings, labels = batch
+    with pytest.raises(InputError, match="embeddings must be a tensor, got list"):
+        Proxies(Contrastive(), classes=6, dim=8)(embeddings.tolist(), labels)
+
+
 def test_reset_is_in_place(batch: Batch) -> None:
     proxies = Proxies(Contrastive(), classes=6, dim=8).double()
     optimizer = torch.optim.SGD(proxies.parameters(), lr=1.0)
@@ -69,5 +80,5 @@ def test_learning_rate_multiplier_is_found_on_the_module_that_owns_the_parameter
 def test_a_loss_with_its_own_proxies_is_refused() -> None:
     with pytest.raises(InputError, match="SoftTriple, which brings its own set"):
         Proxies(SoftTriple(classes=3, dim=4), classes=3, dim=4)
-    with pytest.raises(InputError, match="dim and per_class must be at least 1, got 4 and 0"):
+    with pytest.raises(InputError, match="per_class must be at least 1, got 0"):
         Proxies(Contrastive(), classes=3, dim=4, per_class=0)

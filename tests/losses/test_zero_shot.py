@@ -73,6 +73,13 @@ def test_a_pooling_without_attributes_is_named() -> None:
         ZeroShotPrediction(classes=6, dim=4)(None, [0, 1])
 
 
+def test_bad_input_is_named() -> None:
+    with pytest.raises(InputError, match="dim must be at least 1, got 0"):
+        ZeroShotPrediction(3, 0)
+    with pytest.raises(InputError, match="attributes hold NaN or infinity in 2 of 2 rows"):
+        ZeroShotPrediction(3, 4)(torch.full((2, 5), math.nan), [0, 1])
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision(dtype: torch.dtype) -> None:
     loss = ZeroShotPrediction(classes=16, dim=32)

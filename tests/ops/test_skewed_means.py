@@ -107,6 +107,41 @@ def test_extreme_skews_are_stable(mean, skew: float, dtype: torch.dtype) -> None
 
 
 @pytest.mark.parametrize("mean", FAMILIES)
+@pytest.mark.parametrize("skew", [-2000.0, -30.0, -1e-3, 0.7, 1.5, 100.0, 2000.0])
+def test_single_precision_with_many_values_of_which_few_dominate(mean, skew: float) -> None:
+    normal = torch.randn(300_000, generator=torch.Generator().manual_seed(0))
+    exact = (1 + 0.1 * normal).double().requires_grad_()
+    single = exact.detach().float().requires_grad_()
+    values = mean(exact, skew), mean(single, skew)
+    slope, found = (torch.autograd.grad(value, x)[0] for value, x in zip(values, (exact, single), strict=True))
+    assert values[1].item() == pytest.approx(values[0].item(), rel=1e-6)
+    assert (found - slope).norm() < 1e-6 * (1 + abs(skew)) * slope.norm()
+
+
+@pytest.mark.parametrize("skew", [-2000.0, -40.0, 40.0, 2000.0])
+def test_one_of_many_dominates_in_every_row(skew: float) -> None:
+    sign = math.copysign(1, skew)
+    rows = torch.full((2, 100_000), -sign, dtype=torch.float32)
+    rows[1] = 0.25  # nothing stands out of the second row
+    rows[0, 7] = sign
+    rows.requires_grad_()
+    found = log_exp_mean(rows, skew)
+    (slope,) = torch.autograd.grad(found.sum(), rows)
+    rest = math.exp(-2 * abs(skew)) * 99_999
+    assert found[0].item() == pytest.approx(sign + math.log((1 + rest) / 100_000) / skew, rel=1e-6)
+    assert found[1] == 0.25
+    assert slope[0, 7].item() == pytest.approx(1 / (1 + rest), rel=1e-6)
+    torch.testing.assert_close(slope[1], torch.full((100_000,), 1e-5))
+
+
+@pytest.mark.parametrize("mean", FAMILIES)
+@pytest.mark.parametrize("skew", [math.inf, -math.inf, math.nan, 1e39])
+def test_a_skew_that_is_no_finite_number_is_refused(mean, skew: float) -> None:
+    with pytest.raises(InputError, match="skew must be a finite number"):
+        mean(torch.ones(3), skew)
+
+
+@pytest.mark.parametrize("mean", FAMILIES)
 @pytest.mark.parametrize("skew", [-3.0, 0.0, 0.5, 4.0])
 def test_gradcheck(mean, skew: float) -> None:
     numbers = tensor([0.3, 1.1, 0.9, 2.0]).requires_grad_()

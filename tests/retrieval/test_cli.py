@@ -1,5 +1,6 @@
 """`sumpool index` and `sumpool search` on real files with a tiny model."""
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -134,7 +135,7 @@ def test_another_model_is_refused(work: Path, capsys: pytest.CaptureFixture[str]
     ("change", "message"),
     [
         (lambda work: (work / "images" / "red" / "broken.jpg").write_bytes(b"no image"), "red/broken.jpg"),
-        (lambda work: [path.unlink() for path in (work / "images").rglob("*.png")], "has no images"),
+        (lambda work: [path.unlink() for path in (work / "images").rglob("*.png")], "holds no image files"),
     ],
 )
 def test_mistakes_are_one_sentence(work: Path, change, message: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -146,15 +147,53 @@ def test_mistakes_are_one_sentence(work: Path, change, message: str, capsys: pyt
     assert not (work / "index").exists()
 
 
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--backend", "annoy"], "backend must be one of exact, hnsw, ivfpq, got 'annoy'"),
+        (["--backend", "hnsw"], "hnsw and ivfpq need FAISS"),
+        (["-o", "query.png"], "query.png is a file"),
+        (["-o", "images"], "images is neither empty nor an index"),
+    ],
+)
+def test_mistakes_are_found_before_embedding(
+    work: Path, flags: list[str], message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(work)
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    monkeypatch.setattr(Embedder, "embed_files", lambda *args, **settings: pytest.fail("images were embedded"))
+    assert index(work, *flags) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_names_are_shown_as_they_are(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Neither read as markup nor cut where the output is narrow."""
+    long = "a" * 200 + ".png"
+    for path in ("[bold]green/x[", "[bold]green/:smile:"):
+        paint(work / "images" / path / "y].png", COLOURS["green"], 5)
+    paint(work / "images" / "green" / long, COLOURS["green"], 6)
+    index(work)
+    capsys.readouterr()
+    assert search(work, "-k", "15") == 0
+    out = capsys.readouterr().out
+    assert "[bold]green/x[/y].png" in out
+    assert "[bold]green/:smile:/y].png" in out
+    assert "…" not in out
+    assert out.count("a") > 200
+
+
 def test_missing_parts(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert search(work) == 2
     assert "is not an index" in capsys.readouterr().err
     assert main(["index", str(work / "model"), str(work / "nowhere"), "-o", str(work / "index")]) == 2
-    assert "not a folder" in capsys.readouterr().err
+    assert "no folder at" in capsys.readouterr().err
     index(work)
     assert index(work, "--backend", "hnsw") == 2
     assert "is for exact search" in capsys.readouterr().err
     assert index(work, "--backend", "hnsw", "--rebuild", "--half") == 0
     assert search(work) == 0
+    capsys.readouterr()
+    assert search(work, "--expand", "-1") == 2
+    assert "expand must be a number of neighbours" in capsys.readouterr().err
     (work / "query.png").unlink()
     assert search(work) == 2

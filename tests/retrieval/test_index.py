@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from sumpool.errors import InputError
-from sumpool.retrieval import Index, match_threshold, nearest
+from sumpool.retrieval import Index, approximate, match_threshold, nearest
 from sumpool.retrieval.approximate import BACKENDS
 from sumpool.retrieval.expansion import expand_queries
 from sumpool.retrieval.reranking import rerank
@@ -100,6 +100,18 @@ def test_expanded_search() -> None:
         index.search(query, expand=3, alpha=-1)
 
 
+def test_expansion_ignores_what_was_not_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    index = make(backend="hnsw")
+    query = random_embeddings(1, 8, seed=4)
+    found = index.search(query, k=2).items
+    expanded = expand_queries(query, torch.as_tensor(index.embeddings)[found], alpha=0.0)
+    expected = index.search(expanded, k=1)
+    shortlist = approximate.shortlist
+    first = iter([np.pad(found.numpy(), ((0, 0), (0, 3)), constant_values=-1)])
+    monkeypatch.setattr(approximate, "shortlist", lambda *args: next(first, shortlist(*args)))
+    assert torch.equal(index.search(query, k=1, expand=5, alpha=0.0).scores, expected.scores)
+
+
 def rerank_by_sets(points: np.ndarray, k1: int, k2: int, weight: float) -> list[float]:
     """k-reciprocal re-ranking as the paper words it, with sets."""
     n = len(points)
@@ -185,6 +197,7 @@ def test_bad_input_is_refused() -> None:
         lambda: make(backend="annoy"): "backend must be one of exact, hnsw, ivfpq",
         lambda: index.search(random_embeddings(1, 5)): "5 dimensions and the gallery 8",
         lambda: index.search(random_embeddings(1, 8), k=0): "k must be at least 1",
+        lambda: index.search(random_embeddings(1, 8), expand=-1): "expand must be a number of neighbours.* got -1",
         lambda: index.search(torch.full((1, 8), torch.nan)): "NaN",
         lambda: index.add(torch.full((1, 8), torch.nan), [{}]): "NaN",
         lambda: index.add(random_embeddings(1, 5), [{}]): "holds 8 dimensions, got 5",

@@ -11,14 +11,22 @@ from pytorch_metric_learning.utils.accuracy_calculator import AccuracyCalculator
 from torch import Tensor
 
 from sumpool.errors import InputError
-from sumpool.retrieval import counting, metrics, retrieval_metrics
+from sumpool.retrieval import comparison, counting, metrics, retrieval_metrics
 
 from .truth import ALL, CASES, metrics_by_loop, query_and_gallery, random_embeddings, ranking_by_loop, scores_by_loop
 
 DISTANCES = ["cosine", "euclidean"]
 PATHS = {"neighbours": 0, "default": 12, "counting": 10**6}
+COPIED = {"each alone": 10**9, "copies together": 0}
 
 
+@pytest.fixture(params=COPIED.values(), ids=COPIED)
+def copied(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Equal embeddings compared one by one, or ranked together."""
+    monkeypatch.setattr(comparison, "COPIED", request.param)
+
+
+@pytest.mark.usefixtures("copied")
 @pytest.mark.parametrize("few", PATHS.values(), ids=PATHS)
 @pytest.mark.parametrize("distance", DISTANCES)
 @pytest.mark.parametrize("case", CASES)
@@ -31,6 +39,7 @@ def test_every_path_equals_the_double_loop(case: str, distance: str, few: int, m
     assert dict(result) == pytest.approx(expected, abs=1e-12)
 
 
+@pytest.mark.usefixtures("copied")
 @pytest.mark.parametrize("few", PATHS.values(), ids=PATHS)
 @pytest.mark.parametrize("distance", DISTANCES)
 @pytest.mark.parametrize("case", CASES)
@@ -131,7 +140,8 @@ def test_nothing_to_find() -> None:
 def test_labels_of_any_kind() -> None:
     embeddings, labels = CASES["random"]
     expected = retrieval_metrics(embeddings, labels)
-    for other in ([f"class {label}" for label in labels], np.array(labels) * 1000, torch.tensor(labels) - 5):
+    texts = [f"class {label}" for label in labels]
+    for other in (texts, np.array(texts, dtype=object), np.array(labels) * 1000, torch.tensor(labels) - 5):
         assert retrieval_metrics(embeddings, other) == expected
 
 
@@ -203,17 +213,15 @@ def test_shortcuts_of_float32_products_are_off(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize("case", ["random", "crowded", "far from zero", "huge", "tiny", "wide", "zero vectors"])
 @pytest.mark.parametrize("distance", DISTANCES)
 def test_products_are_within_the_tolerance(case: str, distance: str) -> None:
-    from sumpool.retrieval.comparison import Comparison, Gallery
-
     embeddings = CASES[case][0]
-    comparison = Comparison(embeddings[::2], Gallery(embeddings, distance))
-    i, j = torch.meshgrid(torch.arange(len(comparison.queries)), torch.arange(len(embeddings)), indexing="ij")
-    exact = comparison.to_product(comparison.exact(i.flatten(), j.flatten()))
-    product = (comparison.rows @ comparison.columns.T).flatten().double()
-    assert (exact - product).abs().max() <= comparison.tolerance
-    assert comparison.tolerance < (1e-2 if case == "crowded" else 1e-4)
-    fine = comparison.fine(torch.arange(len(comparison.queries))).flatten()
-    assert (exact - fine).abs().max() <= comparison.fine_tolerance < comparison.tolerance
+    pairs = comparison.Comparison(embeddings[::2], comparison.Gallery(embeddings, distance))
+    i, j = torch.meshgrid(torch.arange(len(pairs.queries)), torch.arange(len(embeddings)), indexing="ij")
+    exact = pairs.to_product(pairs.exact(i.flatten(), j.flatten()))
+    product = (pairs.rows @ pairs.columns.T).flatten().double()
+    assert (exact - product).abs().max() <= pairs.tolerance
+    assert pairs.tolerance < (1e-2 if case == "crowded" else 1e-4)
+    fine = pairs.fine(torch.arange(len(pairs.queries))).flatten()
+    assert (exact - fine).abs().max() <= pairs.fine_tolerance < pairs.tolerance
 
 
 @pytest.mark.parametrize("few", PATHS.values(), ids=PATHS)
@@ -241,6 +249,47 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert max(sizes) == counting.TILE**2
 
 
+COPIES = {
+    "collapsed": lambda x: torch.full_like(x, 0.1),
+    "half zero": lambda x: x * (torch.arange(len(x)) % 2)[:, None],
+    "zeros of both signs": lambda x: 0 * x,
+    "a few points": lambda x: x[torch.arange(len(x)) % 7],
+}
+
+
+@pytest.mark.parametrize("per_class", [5, 100])
+@pytest.mark.parametrize("distance", DISTANCES)
+@pytest.mark.parametrize("case", COPIES)
+def test_copies_are_not_compared_pair_by_pair(
+    case: str, distance: str, per_class: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared = []
+    exact = comparison.Comparison.exact
+    monkeypatch.setattr(
+        comparison.Comparison,
+        "exact",
+        lambda self, query, item: compared.append(len(query)) or exact(self, query, item),
+    )
+    count = 800
+    embeddings, labels = COPIES[case](random_embeddings(count, 6)), torch.arange(count) % (count // per_class)
+    result = retrieval_metrics(embeddings, labels, distance=distance)
+    assert sum(compared) < 10 * count
+    compared.clear()
+    halves = (embeddings[::3], labels[::3], embeddings, labels)
+    against = retrieval_metrics(*halves, distance=distance)
+    assert sum(compared) < 10 * count
+    monkeypatch.setattr(comparison, "COPIED", 10**9)
+    assert retrieval_metrics(embeddings, labels, distance=distance) == result
+    assert retrieval_metrics(*halves, distance=distance) == against
+
+
+@pytest.mark.parametrize("few", PATHS.values(), ids=PATHS)
+def test_recall_far_beyond_the_gallery(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics, "FEW", few)
+    for name in ("r@61", "r@" + "9" * 20, "r@" + "9" * 5000):
+        assert retrieval_metrics(*CASES["random"], metrics=[name])[name] == 1
+
+
 def test_clustering_scores() -> None:
     embeddings, labels = clustered(200, 16, 20, 0.01)
     result = retrieval_metrics(embeddings, labels, metrics=["nmi", "ami", "p@1"])
@@ -260,6 +309,13 @@ BAD = {
     "empty": (lambda x, y: (x[:0], []), "non-empty"),
     "labels short": (lambda x, y: (x, y[:-1]), "one label per embedding expected, got 59 for 60"),
     "labels 2-D": (lambda x, y: (x, np.zeros((60, 2))), "one per embedding"),
+    "labels of several lengths": (lambda x, y: (x, [[1, 2], *y[1:]]), "lists of several lengths"),
+    "labels NaN": (lambda x, y: (x, [float("nan"), *y[1:]]), "all numbers or all texts, got NaN"),
+    "labels NaN among texts": (lambda x, y: (x, np.array([np.nan, *map(str, y[1:])], dtype=object)), "all texts"),
+    "labels None": (lambda x, y: (x, [None, *y[1:]]), "all numbers or all texts, got NaN, None"),
+    "labels None everywhere": (lambda x, y: (x, [None] * 60), "all numbers or all texts, got NaN, None"),
+    "labels mixed": (lambda x, y: (x, ["1", *y[1:]]), "all numbers or all texts"),
+    "labels of two kinds": (lambda x, y: (x, y, x, [str(label) for label in y]), "got numbers and texts"),
     "gallery alone": (lambda x, y: (x, y, x), "together"),
     "other dimension": (lambda x, y: (x, y, x[:, 1:], y), "8 dimensions and the gallery 7"),
     "gallery labels": (lambda x, y: (x, y, x, y[1:]), "gallery: one label"),

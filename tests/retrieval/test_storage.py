@@ -52,6 +52,25 @@ def test_half_precision(tmp_path: Path) -> None:
     assert loaded.search(index.embeddings[:9], k=1).items.flatten().tolist() == list(range(9))
 
 
+def test_other_precisions(tmp_path: Path) -> None:
+    index = Index(random_embeddings(9, 8).bfloat16(), [{}] * 9)
+    index.save(tmp_path)
+    assert torch.equal(torch.from_numpy(np.array(Index.load(tmp_path).embeddings)), index.embeddings.float())
+
+
+@pytest.mark.parametrize(("factor", "half"), [(1e5, True), (1e60, False)])
+def test_what_does_not_fit_replaces_nothing(factor: float, half: bool, tmp_path: Path) -> None:
+    make(3).save(tmp_path)
+    before = files(tmp_path)
+    large = Index(factor * (1 + random_embeddings(9, 8).abs().double()), [{}] * 9, backend="hnsw")
+    with pytest.raises(
+        InputError, match="float16, got .* save without half" if half else "float32, got .* scale them$"
+    ):
+        large.save(tmp_path, half)
+    assert files(tmp_path) == before
+    assert len(Index.load(tmp_path)) == 3
+
+
 STEPS = ["_write:1", "_write:2", "_write:3", "_sync:1", "replace:1", "_sync:2", "unlink:1"]
 
 
@@ -107,6 +126,9 @@ def test_foreign_folders_are_not_touched(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="neither empty nor an index"):
         make(3).save(tmp_path)
     assert files(tmp_path) == {"thesis.txt"}
+    for place in (tmp_path / "thesis.txt", tmp_path / "thesis.txt" / "index"):
+        with pytest.raises(InputError, match=r"thesis\.txt is a file"):
+            make(3).save(place)
 
 
 def test_damage_is_reported(tmp_path: Path) -> None:
@@ -121,6 +143,8 @@ def test_damage_is_reported(tmp_path: Path) -> None:
         '{"format": 1': "damaged",
         "[]": "damaged",
         json.dumps(good | {"format": 99}): "another version",
+        json.dumps(good | {"colour": "red"}): "damaged .*model, distance, backend, about, colour",
+        json.dumps(good | {"about": "x"}): "damaged",
         json.dumps(good | {"files": {"embeddings": "../../secret.npy", "records": "x"}}): "foreign files",
         json.dumps(good | {"files": {"embeddings": good["files"]["embeddings"]}}): "damaged",
     }.items():

@@ -28,7 +28,7 @@ def test_a_study_that_was_interrupted_took_both_times(tmp_path: Path, monkeypatc
 
 
 def test_an_unknown_scale_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="scale must be one of smoke, cpu, paper, got 'big'"):
+    with pytest.raises(InputError, match="unknown scale 'big': known: "):
         Call("big", tmp_path)
 
 

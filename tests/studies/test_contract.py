@@ -13,6 +13,8 @@ from sumpool.studies.base import Call, run_study
 
 # What lies only in the folder of published datasets.
 NEEDS_DATA: dict[str, str] = {"cifar-collage": "cifar100.npz"}
+# What shows a construction, or checks a bound, and trains no two methods to be compared.
+NO_COMPARISON = ("toy", "gap-analysis")
 
 
 @pytest.mark.parametrize("name", STUDIES)
@@ -23,6 +25,9 @@ def test_a_study_runs_at_smoke_scale_and_leaves_numbers_figures_and_a_page(name:
     results = json.loads((tmp_path / "results.json").read_text())
     assert results["scale"] == "smoke"
     assert results["verdict"] == outcome.verdict
+    if name not in NO_COMPARISON:
+        for found in results["difference"].values():
+            assert found["ci95"][0] <= found["mean"] <= found["ci95"][1]
     page = (tmp_path / "README.md").read_text()
     assert outcome.reason in page
     pictures = re.findall(r"!\[[^\]]*\]\(([^)]+)\)", page)

@@ -21,7 +21,9 @@ from sumpool.errors import InputError
 from sumpool.losses import LOSSES
 from sumpool.training import setup
 from sumpool.training.config import TrainConfig
+from sumpool.training.loop import Training
 from sumpool.training.processes import Processes
+from sumpool.training.run import Run
 from sumpool.training.start import start as start_run
 
 SCRIPT = Path(__file__).with_name("distributed_run.py")
@@ -130,7 +132,7 @@ def test_a_process_that_does_not_write_accepts_the_folder_the_first_has_made(
 
 
 def join_batchnorms(count: int, device: str = "cpu", **settings: Any) -> list[nn.Module]:
-    config = TrainConfig("toy", backbone="tiny", pooling="gap", dim=4, **settings)
+    config = TrainConfig("toy", backbone="tiny", pooling="gap", dim=4, loss="triplet", **settings)
     embedder = setup.create_embedder(config, load_dataset("toy", per_class=2))
     setup.join_batchnorms(config, embedder, Processes(0, count, torch.device(device)))
     return [module for module in embedder.train().modules() if isinstance(module, _BatchNorm)]
@@ -145,3 +147,34 @@ def test_trained_batchnorms_see_the_whole_batch() -> None:
     for count, chunk in ((2, 0), (1, 4)):
         with pytest.raises(InputError, match="set freeze_batchnorm"):
             join_batchnorms(count, freeze_batchnorm=False, chunk=chunk)
+
+
+def alone_of_two(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, **settings: Any) -> Training:
+    """A training that believes what `anyone` and `agreed` are made to say of another process."""
+    monkeypatch.setattr("sumpool.training.loop.anyone", lambda flag, device: True)
+    config = TrainConfig("toy", backbone="tiny", pooling="gap", dim=4, loss="triplet", classes_per_batch=2, **settings)
+    return Training(config, Run(tmp_path / "run", writes=False), Processes(0, 1, torch.device("cpu")))
+
+
+def test_a_checkpoint_that_one_process_does_not_see_stops_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InputError, match=r"not every process sees .*last\.safetensors: resuming needs a shared folder"):
+        alone_of_two(monkeypatch, tmp_path).resume()
+
+
+def test_a_cache_that_one_process_does_not_see_stops_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sumpool.training.features.anyone", lambda flag, device: True)
+    with pytest.raises(InputError, match=r"not every process sees .*cache: a cache needs a shared folder"):
+        alone_of_two(monkeypatch, tmp_path, freeze="all", cache=str(tmp_path / "cache"))
+
+
+def test_processes_at_different_batches_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    next(alone_of_two(monkeypatch, tmp_path).batches())
+    with pytest.raises(InputError, match="after step 0 a process could read no image of its share of a batch"):
+        next(alone_of_two(monkeypatch, tmp_path, bad_images="skip").batches())
+    monkeypatch.undo()
+    training = alone_of_two(monkeypatch, tmp_path, bad_images="skip")
+    monkeypatch.setattr("sumpool.training.loop.anyone", lambda flag, device: flag)
+    next(training.batches())
+    monkeypatch.setattr("sumpool.training.loop.agreed", lambda place, device: place + 1)
+    with pytest.raises(InputError, match="could read no image"):
+        next(training.batches())

@@ -186,7 +186,6 @@ def test_damage_is_noticed(tmp_path: Path, written: list[int]) -> None:
 FLAGS = ["toy", "--pooling_settings.prototypes", "4", "--pooling_settings.memory", "20", "--dim", "8", "--lr", "1e-2"]
 FLAGS += ["--backbone", "tiny", "--freeze", "all", "--augment", "none", "--classes_per_batch", "2"]
 FLAGS += ["--images_per_class", "3", "--steps", "12", "--validate_every", "4"]
-MAIN = "import sys; from sumpool.cli import main; sys.exit(main(sys.argv[1:]))"
 KILLED = """
 import os, signal, sys
 from zlib import crc32
@@ -222,7 +221,7 @@ def test_two_processes_share_the_work_and_train_as_one(tmp_path: Path, written: 
         listener.bind(("127.0.0.1", 0))
         port = listener.getsockname()[1]
     place = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "GLOO_SOCKET_IFNAME": "lo"}
-    command = [sys.executable, "-c", MAIN, "train", *FLAGS, "--cache", str(tmp_path / "cache")]
+    command = [sys.executable, "-m", "sumpool", "train", *FLAGS, "--cache", str(tmp_path / "cache")]
     command += ["--out", str(tmp_path / "pair")]
     pair = [subprocess.Popen(command, env=os.environ | place | {"RANK": rank}) for rank in "01"]
     assert [process.wait(timeout=300) for process in pair] == [0, 0]
@@ -315,3 +314,11 @@ def test_unreadable_images_are_named_or_skipped(tmp_path: Path, pictures: Path) 
 def test_impossible_settings_say_so(settings: dict[str, Any], sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         TrainConfig("toy", **{**SETTINGS, "cache": "somewhere", **settings})
+
+
+def test_features_do_not_depend_on_the_precision_of_the_training(tmp_path: Path, written: list[int]) -> None:
+    training(tmp_path / "half", cache=str(tmp_path / "cache"), precision="bf16")
+    assert written
+    written.clear()
+    training(tmp_path / "full", cache=str(tmp_path / "cache"))
+    assert not written

@@ -13,7 +13,7 @@ import pytest
 from safetensors.torch import load_file
 
 from sumpool.cli import main
-from sumpool.training.checkpoint import load_state, save_state, write_atomically
+from sumpool.training.checkpoint import load_state, save_state
 
 SETTINGS = {
     "backbone": "tiny",
@@ -38,7 +38,8 @@ FLAGS = ["toy", *(word for name, value in SETTINGS.items() for word in (f"--{nam
 KILLER = """
 import os, signal, sys
 from sumpool.cli import main
-from sumpool.training import checkpoint, loop
+from sumpool import files
+from sumpool.training import loop
 kind, count = sys.argv[1], int(sys.argv[2])
 def dying(function):
     calls = 0
@@ -52,7 +53,7 @@ def dying(function):
 if kind == "step":
     loop.Training.train_on = dying(loop.Training.train_on)
 if kind == "write":
-    checkpoint.os.replace = dying(checkpoint.os.replace)
+    files.os.replace = dying(files.os.replace)
 sys.exit(main(sys.argv[3:]))
 """
 
@@ -111,6 +112,56 @@ def test_resume_refuses_a_changed_configuration(tmp_path: Path, capsys: pytest.C
     assert "holds no run" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("old", "new"), [("lr: 0.001", "lr: 0.5"), ("dim: 8", "dim: 6"), ("pooling: gsp", "pooling: gap_attributes")]
+)
+def test_an_edited_configuration_is_refused(
+    old: str, new: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "run"
+    assert main(["train", *FLAGS, "--out", str(folder), "--steps", "1"]) == 0
+    text = (folder / "config.yaml").read_text()
+    assert f"\n{old}\n" in text
+    (folder / "config.yaml").write_text(text.replace(f"\n{old}\n", f"\n{new}\n"))
+    capsys.readouterr()
+    assert main(["train", "--resume", str(folder)]) == 2
+    error = capsys.readouterr().err
+    assert f"the run was started with {old.replace(':', '')}, " in error
+    assert f"now says {new.split()[1]}: put the old value back" in error
+
+
+def test_other_places_and_more_steps_continue_a_run(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    assert main(["train", *FLAGS, "--out", str(folder), "--steps", "2"]) == 0
+    text = (folder / "config.yaml").read_text()
+    changed = text.replace("\nsteps: 2\n", "\nsteps: 3\n").replace("\ndevice: auto\n", "\ndevice: cpu\n")
+    (folder / "config.yaml").write_text(changed)
+    assert main(["train", "--resume", str(folder)]) == 0
+    assert load_state(folder / "last.safetensors")["step"] == 3
+
+
+def test_a_checkpoint_without_its_classes_is_continued_and_other_classes_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "run"
+    assert main(["train", *FLAGS, "--out", str(folder), "--steps", "1"]) == 0
+    state = load_state(folder / "last.safetensors")
+    save_state(folder / "last.safetensors", {**state, "classes": ["cat", *state["classes"]]})
+    capsys.readouterr()
+    assert main(["train", "--resume", str(folder)]) == 2
+    assert "the run was started on 3 training classes, toy now gives 2" in capsys.readouterr().err
+    del state["classes"]
+    save_state(folder / "last.safetensors", state)
+    assert main(["train", "--resume", str(folder)]) == 0
+
+
+def test_a_run_that_diverges_says_when_and_what_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", *FLAGS, "--lr", "1e30", "--clip-norm", "0", "--out", str(tmp_path / "run")]) == 2
+    error = capsys.readouterr().err
+    assert "training failed at step 2: " in error
+    assert "if it diverged, start a new run with a lower lr" in error
+
+
 def test_a_loss_that_is_not_finite_stops_with_the_last_checkpoint_kept(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -122,7 +173,7 @@ def test_a_loss_that_is_not_finite_stops_with_the_last_checkpoint_kept(
         OriginalContrastive, "formula", lambda *a: formula(*a) * (float("nan") if next(calls) > 12 else 1)
     )
     assert main(["train", *FLAGS, "--out", str(tmp_path / "run")]) == 2
-    assert "the loss is not finite at step" in capsys.readouterr().err
+    assert "the loss or its gradient is not finite" in capsys.readouterr().err
     assert all(
         value.isfinite().all() for value in load_state(tmp_path / "run" / "last.safetensors")["embedder"].values()
     )
@@ -139,8 +190,8 @@ def test_a_validation_set_without_pairs_is_named(
 
 
 def test_a_full_disk_leaves_the_old_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from sumpool import files
     from sumpool.errors import InputError
-    from sumpool.training import checkpoint
 
     path = tmp_path / "last.safetensors"
     save_state(path, {"step": 1})
@@ -148,9 +199,9 @@ def test_a_full_disk_leaves_the_old_checkpoint(tmp_path: Path, monkeypatch: pyte
     def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(checkpoint.os, "fsync", full)
+    monkeypatch.setattr(files.os, "fsync", full)
     with pytest.raises(InputError, match="No space left on device; what was there before is intact"):
-        write_atomically(path, b"half")
+        files.write_atomically(path, b"half")
     monkeypatch.undo()
     assert load_state(path) == {"step": 1}
     assert [entry.name for entry in tmp_path.iterdir()] == ["last.safetensors"]

@@ -7,13 +7,16 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+import torch
 
 from sumpool import __version__
 from sumpool.cli import main
 from sumpool.embedder import Embedder
 from sumpool.errors import InputError
+from sumpool.pooling import POOLINGS
 from sumpool.training.curves import curve
 from sumpool.training.run import Run
+from sumpool.training.setup import require_attributes
 from sumpool.training.summary import summary_page
 
 WORDS = [
@@ -154,6 +157,48 @@ def test_only_one_process_writes(tmp_path: Path) -> None:
     run.log(ENTRIES[0])
     run.forget_after(0)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (("--loss", "zsr/contrastive", "--pooling", "gap"), "the pooling gives none"),
+        (("--loss", "triplet", "--loss-settings.triplet.margin", "x"), "margin of loss 'triplet' must be a number"),
+        (("--loss", "far_push/proxy_nca", "--loss-settings", "{far_push: {weight: x}}"), "weight of far_push must be"),
+        (("--loss", "ccp/xbm/contrastive", "--loss-settings.ccp.in_batch", "0"), "in_batch weighs the memory's term"),
+    ],
+)
+def test_a_mistake_in_the_settings_leaves_no_folder(
+    words: tuple[str, ...], reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*WORDS, *words, "--out", str(tmp_path / "run")]) != 0
+    assert reason in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("name", POOLINGS)
+def test_the_zero_shot_loss_wants_a_pooling_with_attributes(name: str) -> None:
+    pooling = POOLINGS[name](16, 16)
+    before = {key: value.clone() for key, value in pooling.state_dict().items()}
+    random = torch.get_rng_state()
+    if pooling(torch.randn(2, 16, 5, 5, generator=torch.Generator())).attributes is None:
+        with pytest.raises(InputError, match="the pooling gives none"):
+            require_attributes(pooling)
+        return
+    pooling.load_state_dict(before)
+    require_attributes(pooling)
+    assert pooling.training
+    torch.testing.assert_close(dict(pooling.state_dict()), before)
+    assert torch.equal(torch.get_rng_state(), random)
+
+
+@pytest.mark.parametrize("line", ['{"step": 2, "lo', "3", "{}"])
+def test_a_line_that_was_cut_short_is_forgotten(line: str, tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.create("score: map@r\n")
+    (tmp_path / "metrics.jsonl").write_text(f'{{"step": 1, "map@r": 0.5, "best": 0.5}}\n{line}')
+    run.forget_after(9)
+    assert [entry["step"] for entry in run.entries()] == [1]
 
 
 def test_a_second_run_in_a_folder_is_refused(tmp_path: Path) -> None:

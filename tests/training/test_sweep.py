@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from sumpool.cli.sweep import check
 from sumpool.errors import InputError
 from sumpool.training import sweep as module
 from sumpool.training.factorial import GENERATORS, design, main_effects
@@ -50,6 +51,7 @@ def test_spaces_are_read() -> None:
     space = read_space({"lr": {"low": 1e-6, "high": 1e-3, "log": True}, "k": {"low": 1, "high": 9}, "f": ["x", "y"]})
     assert space == {"lr": Range(1e-6, 1e-3, True), "k": Range(1, 9), "f": Choice(("x", "y"))}
     assert [space["lr"].whole, space["k"].whole] == [False, True]
+    assert not Range(1, 9, step=0.5).whole
 
 
 @pytest.mark.parametrize(
@@ -194,3 +196,16 @@ def test_a_bad_storage_and_method_get_one_sentence(tmp_path: Path) -> None:
         Sweep(tmp_path, SPACE, storage="nothing://here")
     with pytest.raises(InputError, match="unknown method 'gird': did you mean 'grid'"):
         Sweep(tmp_path, SPACE, "gird")
+
+
+@pytest.mark.parametrize(
+    ("space", "message"),
+    [
+        ({"lr": ["a", "b"]}, "lr must be a number, got 'a'"),
+        ({"lr.x": [1, 2]}, "lr has no parts, so there is no setting 'lr.x' to vary"),
+        ({"steps": {"low": 1, "high": 2.5}}, "steps must be a whole number, got 1.0"),
+    ],
+)
+def test_a_space_that_no_run_can_take_is_refused_before_the_first(space: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        check({"dataset": "toy", "lr": 0.1}, read_space(space))

@@ -55,7 +55,15 @@ class Wrapped(Backbone):
         patches = output[:, self.prefix_tokens :]
         if not self.as_map:
             return patches
-        rows, columns = images.shape[2] // self.stride, images.shape[3] // self.stride
+        height, width = images.shape[2:]
+        rows, columns = height // self.stride, width // self.stride
+        if rows * columns != patches.shape[1]:  # models that pad the image round up
+            rows, columns = -(-height // self.stride), -(-width // self.stride)
+        if rows * columns != patches.shape[1]:
+            raise InputError(
+                f"as_map expects one token per {self.stride}×{self.stride} pixels, got {patches.shape[1]} tokens for "
+                f"{height}×{width} pixels: leave as_map off"
+            )
         return patches.mT.reshape(images.shape[0], self.out_features, rows, columns)
 
     def blocks(self) -> list[nn.Module]:

@@ -62,6 +62,9 @@ def _unlike(b: "MethodResult", a: "MethodResult") -> str:
     if a.selected_on_test != b.selected_on_test:
         letter = "A" if a.selected_on_test else "B"
         return f"A and B cannot be compared: only {letter} was selected on the test classes, which flatters it"
+    if a.images != b.images:
+        ours, theirs = (result.choice or "default settings" for result in (a, b))
+        return f"A and B cannot be compared: their images differ, {ours} for A and {theirs} for B"
     return f"A and B cannot be compared: their queries or folds differ, {len(a.labels)} and {len(b.labels)} queries"
 
 
@@ -69,7 +72,7 @@ def _print(console: Any, group: "Group", kind: str) -> None:
     from rich.table import Table
 
     from sumpool.evaluation.report.groups import metrics
-    from sumpool.evaluation.report.sheets import signed, small
+    from sumpool.evaluation.report.sheets import signed, small, standardised
 
     b, a = group.methods
     title = "Single models" if kind == "single" else "Ensembles"
@@ -78,7 +81,7 @@ def _print(console: Any, group: "Group", kind: str) -> None:
         one = a["comparison"][kind][metric]
         means = [f"{100 * method[kind][metric]['mean']:.2f}" for method in (a, b)]
         ends = ", ".join(map(signed, one["ci95"]))
-        numbers = signed(one["difference"]), f"[{ends}]", small(one["p"]), signed(one["effect"] / 100)
+        numbers = signed(one["difference"]), f"[{ends}]", small(one["p"]), standardised(one["effect"])
         table.add_row(metric.upper(), *means, *numbers)
     console.print(table)
     console.print(verdict(group, kind))

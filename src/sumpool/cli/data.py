@@ -21,7 +21,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         sub.add_argument("name", help="a dataset of `sumpool list datasets`; info also takes a path of your own images")
         sub.add_argument("--data-root", type=Path, help="folder of the datasets (default: $SUMPOOL_DATA)")
         if name == "info":
-            sub.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE", help="settings of the set")
+            every = "settings of the set; every set takes crop_boxes=True and in_memory=SIDE"
+            sub.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE", help=every)
         if name == "prepare":
             sub.add_argument("--from", dest="archives", type=Path, nargs="+", required=True, metavar="ARCHIVE")
             sub.add_argument("--unverified", action="store_true", help="accept archives and counts that differ")
@@ -57,8 +58,10 @@ def setting(text: str) -> tuple[str, Any]:
 
 def prepare(args: argparse.Namespace) -> None:
     """Unpack the official archives of a dataset below the data folder."""
+    from sumpool.data.image import require_side
     from sumpool.data.prepare import official_set, prepare_archives
 
+    require_side(args.side)  # now, not after an hour of unpacking
     chosen = official_set(args.name)
     folder = prepare_archives(chosen, args.archives, args.data_root, args.unverified)
     _finish(args, folder, verify=not args.unverified)
@@ -66,8 +69,10 @@ def prepare(args: argparse.Namespace) -> None:
 
 def download(args: argparse.Namespace) -> None:
     """Fetch the archives of a dataset and unpack them."""
+    from sumpool.data.image import require_side
     from sumpool.data.prepare import fetch_archives, official_set, prepare_archives
 
+    require_side(args.side)
     chosen = official_set(args.name)
     folder = prepare_archives(chosen, fetch_archives(chosen, args.data_root), args.data_root)
     _finish(args, folder, verify=True)

@@ -6,8 +6,6 @@ from typing import Any
 
 from sumpool.errors import InputError
 
-METRICS = ("p@1", "p@r", "map@r", "r@1", "r@2", "r@4", "r@8")
-
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
@@ -16,7 +14,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--split", default="test", help="train, val, test or all (default: %(default)s)")
     parser.add_argument("--data-root", type=Path, help="folder of published datasets (default: $SUMPOOL_DATA)")
     parser.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE", help="settings of the dataset")
-    parser.add_argument("--metrics", nargs="+", default=list(METRICS), metavar="METRIC", help="such as r@10 or nmi")
+    parser.add_argument("--metrics", nargs="+", metavar="METRIC", help="such as r@10 or nmi")
     parser.add_argument("--batch-size", type=int, default=128, help="images at a time (default: %(default)s)")
     parser.add_argument("--workers", type=int, default=0, help="processes that decode images (default: %(default)s)")
     parser.add_argument("--device", default="auto", help="auto (default), cpu, cuda or mps")
@@ -28,10 +26,12 @@ def run(args: argparse.Namespace) -> None:
     from sumpool.cli.data import setting
     from sumpool.data import CentreCrop, load_dataset
     from sumpool.embedder import Embedder
+    from sumpool.retrieval.metrics import DEFAULT_METRICS
     from sumpool.training.evaluate import require_metrics, score_dataset
     from sumpool.training.processes import pick_device
 
-    require_metrics(args.metrics)
+    names = tuple(args.metrics or DEFAULT_METRICS)
+    require_metrics(names)
     device = pick_device(args.device)
     embedder = Embedder.load(model_folder(args.model)).to(device).eval()
     dataset = load_dataset(args.dataset, args.data_root, **dict(setting(text) for text in args.set))
@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> None:
         dataset = dataset.split(args.split)
     dataset = dataset.transformed(CentreCrop(embedder.backbone.preprocessing))
     loading = {"batch_size": args.batch_size, "workers": args.workers}
-    metrics = score_dataset(embedder, dataset, tuple(args.metrics), embedder.distance, **loading)
+    metrics = score_dataset(embedder, dataset, names, embedder.distance, **loading)
     _print(f"{dataset.name}, {args.split}: {len(dataset)} images, {len(dataset.classes)} classes", metrics)
     if args.json:
         about = {"model": args.model, "fingerprint": embedder.fingerprint(), "dataset": dataset.name}
@@ -59,12 +59,13 @@ def model_folder(model: str) -> str:
 def _print(title: str, metrics: Any) -> None:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     table = Table("metric", "value")
     for name, value in metrics.items():
         table.add_row(name, f"{value:.4f}")
     console = Console()
-    console.print(title)
+    console.print(Text(title))  # the name of a dataset may look like markup
     console.print(table)
     if metrics.without_positive:
         console.print(f"{metrics.without_positive} queries have no other image of their class and are in no mean")

@@ -22,9 +22,12 @@ def run(args: argparse.Namespace) -> None:
     """Embed new and changed images, forget deleted ones, and write the index."""
     from sumpool.embedder import Embedder
     from sumpool.retrieval import Index
-    from sumpool.retrieval.storage import MANIFEST
+    from sumpool.retrieval.approximate import require
+    from sumpool.retrieval.storage import MANIFEST, check_place
 
     found = image_records(args.folder)
+    require(args.backend, len(found))
+    check_place(args.out)
     embedder = Embedder.load(args.model)
     model = embedder.fingerprint()
     old = None if args.rebuild or not (args.out / MANIFEST).exists() else Index.load(args.out)
@@ -50,14 +53,9 @@ def run(args: argparse.Namespace) -> None:
 
 def image_records(folder: Path) -> list[dict[str, Any]]:
     """A record for every image below a folder, in the order of the paths."""
-    from sumpool.data.image import SUFFIXES
+    from sumpool.embedder.files import images_under
 
-    if not folder.is_dir():
-        raise NotADirectoryError(f"{folder} is not a folder of images")
-    paths = sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())
-    if not paths:
-        raise InputError(f"{folder} has no images ({', '.join(sorted(SUFFIXES))})")
-    return [_record(path, folder) for path in paths]
+    return [_record(path, folder) for path in images_under(folder)]
 
 
 def _record(path: Path, folder: Path) -> dict[str, Any]:

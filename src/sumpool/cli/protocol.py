@@ -26,7 +26,7 @@ settings, and those of a component hold for the methods that have it. A dataset 
 of another with --preset; else it follows the rules of the protocol as on CUB, with the losses at their defaults.
 The same command again continues; it may name more methods or more repeats.
 """
-ENGINES = ("local", "ray")
+ENGINES = {"local": ("jobs",), "ray": ("address", "cpus", "gpus")}  # and their own options
 METRICS = ("p@1", "p@r", "map@r")
 
 
@@ -41,18 +41,17 @@ def parse(argv: list[str]) -> argparse.Namespace:
         allow_abbrev=False,
     )
     parser.add_argument("protocol", metavar="PROTOCOL", help="fair, tuning or conventional")
-    parser.add_argument(
-        "--method", nargs="+", default=[], metavar="NAME", help="such as C2 C2+GSP; differences are to the first"
-    )
+    names = "such as C2 C2+GSP; differences are to the first, which in a folder with trainings is the first of those"
+    parser.add_argument("--method", nargs="+", default=[], metavar="NAME", help=names)
     parser.add_argument("--repeats", type=int, default=3, help="trainings of every fold (default: %(default)s)")
     parser.add_argument("--out", type=Path, help="folder of the protocol (default: out/PROTOCOL-DATASET)")
-    parser.add_argument("--jobs", type=int, default=1, help="trainings side by side here (default: %(default)s)")
+    parser.add_argument("--jobs", type=int, help="trainings side by side here (default: 1)")
     parser.add_argument(
         "--engine", default="local", help="local (default), or ray: a cluster, pip install 'sumpool[ray]'"
     )
     parser.add_argument("--address", help="of the Ray cluster (default: the one running on this machine)")
-    parser.add_argument("--cpus", type=float, default=1, help="of Ray, per training (default: %(default)s)")
-    parser.add_argument("--gpus", type=float, default=0, help="of Ray, per training (default: %(default)s)")
+    parser.add_argument("--cpus", type=float, help="of Ray, per training (default: 1)")
+    parser.add_argument("--gpus", type=float, help="of Ray, per training (default: 0)")
     args, rest = parser.parse_known_args(argv)
     runs = train.parse(rest)
     if runs.resume or runs.print_config or runs.protocol:
@@ -85,12 +84,18 @@ def engine(args: argparse.Namespace) -> Callable[..., None]:
     """Where the trainings run."""
     from sumpool.evaluation.engines import run_trials
 
-    lookup("engine", dict.fromkeys(ENGINES), args.engine)
+    own = lookup("engine", ENGINES, args.engine)
+    given = {name: vars(args)[name] for names in ENGINES.values() for name in names if vars(args)[name] is not None}
+    for name, value in given.items():
+        if name not in own:
+            raise InputError(
+                f"--{name} {value} has no meaning for --engine {args.engine}: leave it away, or change the engine"
+            )
     if args.engine == "local":
-        return partial(run_trials, jobs=args.jobs)
+        return partial(run_trials, **given)
     from sumpool.evaluation.ray_engine import run_on_ray
 
-    return partial(run_on_ray, address=args.address, cpus=args.cpus, gpus=args.gpus)
+    return partial(run_on_ray, **given)
 
 
 def show(summary: dict[str, Any]) -> None:

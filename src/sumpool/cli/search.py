@@ -53,12 +53,16 @@ def _model(args: argparse.Namespace, index: Any) -> str:
 
 def _print(image: Path, rows: list[tuple[dict[str, Any], float]], threshold: float | None) -> None:
     from rich.console import Console
-    from rich.table import Table
+    from rich.table import Column, Table
+    from rich.text import Text
 
-    table = Table("", "score", *([] if threshold is None else ["match"]), "label", "path")
+    names = [Column("label", overflow="fold"), Column("path", overflow="fold")]
+    table = Table("", "score", *([] if threshold is None else ["match"]), *names)
     for rank, (record, score) in enumerate(rows, start=1):
         match = [] if threshold is None else ["yes" if score >= threshold else "no"]
-        table.add_row(str(rank), f"{score:.4f}", *match, record.get("label") or "", record["path"])
+        # As text: a name may look like markup.
+        shown = [Text(record.get("label") or ""), Text(record["path"])]
+        table.add_row(str(rank), f"{score:.4f}", *match, *shown)
     console = Console()
     console.print(table)
     if threshold is not None:

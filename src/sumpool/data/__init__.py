@@ -33,7 +33,7 @@ from sumpool.data.sets.toy import toy
 from sumpool.data.shrink import write_pack
 from sumpool.data.transforms import CentreCrop, RandomResizedCrop, ShiftedCrop
 from sumpool.errors import InputError
-from sumpool.registry import create, lookup
+from sumpool.registry import check_type, create, lookup
 
 __all__ = [
     "DATASETS",
@@ -79,17 +79,39 @@ DATASETS: dict[str, Callable[..., Dataset]] = {
 }
 
 
-def load_dataset(name: str, root: str | Path | None = None, **settings: Any) -> Dataset:
+def load_dataset(
+    name: str,
+    root: str | Path | None = None,
+    *,
+    crop_boxes: bool = False,
+    in_memory: int | None = None,
+    **settings: Any,
+) -> Dataset:
     """A dataset by name, or one's own by path: a folder of classes, a `.csv` or `.parquet` manifest, an `.npz` pack.
 
     Args:
         name: a key of `DATASETS`, or a path.
         root: the data folder for published sets (default: SUMPOOL_DATA); ignored by sets that need no files.
+        crop_boxes: cut each image to its box before anything else is done to it.
+        in_memory: short side in pixels, such as 256, to which every image is decoded once and then kept in memory; by
+            default images are read when they are needed.
         settings: keyword arguments of the set, such as `per_class`.
 
     >>> load_dataset("toy", per_class=2).split("train")
     Dataset('toy', 4 images, 2 classes)
     """
+    check_type("crop_boxes", crop_boxes, bool)
+    check_type("in_memory", in_memory, int | None)
+    return _served(_opened(name, root, settings), crop_boxes, in_memory)
+
+
+def _served(dataset: Dataset, crop_boxes: bool, side: int | None) -> Dataset:
+    if crop_boxes:
+        dataset = dataset.cropped()
+    return dataset if side is None else in_memory(dataset, side)
+
+
+def _opened(name: str, root: str | Path | None, settings: dict[str, Any]) -> Dataset:
     path = Path(name)
     if name not in DATASETS and path.exists():
         kind = {".csv": "manifest", ".parquet": "manifest", ".npz": "pack"}.get(path.suffix, "folder")

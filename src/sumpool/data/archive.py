@@ -14,6 +14,8 @@ from typing import IO, NamedTuple
 from sumpool.data.progress import counted
 from sumpool.errors import InputError
 
+ARCHIVES = (".zip", ".tar", ".tgz", ".tar.gz", ".tbz2", ".tar.bz2", ".txz", ".tar.xz")
+
 
 class Member(NamedTuple):
     """A regular file of an archive."""
@@ -47,11 +49,12 @@ def unpack(archive: Path, folder: Path) -> int:
     """
     if not archive.is_file():
         raise InputError(f"archive {archive} does not exist")
-    folder.mkdir(parents=True, exist_ok=True)
-    room = shutil.disk_usage(folder).free
     written = 0
     with _readable(archive):
-        for member in counted(_members(archive), None, f"unpacking {archive.name}"):
+        members = _members(archive)
+        folder.mkdir(parents=True, exist_ok=True)
+        room = shutil.disk_usage(folder).free
+        for member in counted(members, None, f"unpacking {archive.name}"):
             target = folder / safe_name(member.name, archive)
             if target.is_file() and target.stat().st_size == member.size:
                 continue
@@ -79,12 +82,17 @@ def safe_name(name: str, archive: Path) -> PurePosixPath:
 
 def _members(archive: Path) -> Iterator[Member]:
     if tarfile.is_tarfile(archive):
-        yield from _tar_members(archive)
-    elif zipfile.is_zipfile(archive):
-        yield from _zip_members(archive)
-    else:
-        with archive.open("rb") as stream:
-            yield Member(archive.name, archive.stat().st_size, stream)
+        return _tar_members(archive)
+    if zipfile.is_zipfile(archive):
+        return _zip_members(archive)
+    if archive.name.lower().endswith(ARCHIVES):
+        raise InputError(f"archive {archive} is damaged or incomplete (neither tar nor zip): fetch it again")
+    return _file_itself(archive)
+
+
+def _file_itself(archive: Path) -> Iterator[Member]:
+    with archive.open("rb") as stream:
+        yield Member(archive.name, archive.stat().st_size, stream)
 
 
 def _tar_members(archive: Path) -> Iterator[Member]:
@@ -116,6 +124,8 @@ def _readable(archive: Path) -> Iterator[None]:
         yield
     except (tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, EOFError) as error:
         raise InputError(f"archive {archive} is damaged or incomplete ({error}): fetch it again") from error
+    except RuntimeError as error:  # a password, or a compression that this Python lacks
+        raise InputError(f"archive {archive} cannot be unpacked ({error}): fetch the publisher's own file") from error
 
 
 def _write(member: Member, target: Path) -> None:

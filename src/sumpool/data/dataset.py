@@ -88,9 +88,14 @@ class Dataset(torch.utils.data.Dataset[Sample]):
         return torch.from_numpy(pixels).reshape(*pixels.shape[:2], -1).permute(2, 0, 1).contiguous()
 
     def image(self, index: int) -> Image.Image:
-        """The upright RGB picture of a row, for people to look at."""
-        with naming(self.records[index].title):
-            return decode(open_image(self.records[index].source))
+        """The upright RGB picture of a row, for people to look at; with `crop_boxes`, what its box shows."""
+        record = self.records[index]
+        with naming(record.title):
+            picture = decode(open_image(record.source))
+            if not self.crop_boxes or record.box is None:
+                return picture
+            left, top, right, bottom = record.box
+            return picture.crop((round(left), round(top), round(right), round(bottom)))
 
     def split(self, name: str) -> "Dataset":
         """Only the images of "train", "val" or "test"."""
@@ -135,10 +140,22 @@ class Dataset(torch.utils.data.Dataset[Sample]):
         """Images to search in."""
         return self.with_records([record for record in self.records if record.role != "query"], keep_labels=True)
 
-    def transformed(self, transform: ImageTransform, seed: int = 0, crop_boxes: bool = False) -> "Dataset":
-        """The same images through a transform, its randomness seeded; `crop_boxes` cuts each image to its box first."""
+    def transformed(self, transform: ImageTransform, seed: int = 0, crop_boxes: bool | None = None) -> "Dataset":
+        """The same images through a transform, its randomness seeded.
+
+        `crop_boxes` says whether each image is cut to its box first; by default that stays as it is.
+        """
         part = copy.copy(self)
-        part.transform, part.seed, part.crop_boxes = transform, seed, crop_boxes
+        part.transform, part.seed = transform, seed
+        part.crop_boxes = self.crop_boxes if crop_boxes is None else crop_boxes
+        return part
+
+    def cropped(self) -> "Dataset":
+        """The same images, each cut to its box; one without a box stays whole."""
+        if all(record.box is None for record in self.records):
+            raise InputError(f"dataset {self.name} has no boxes to crop: leave crop_boxes out")
+        part = copy.copy(self)
+        part.crop_boxes = True
         return part
 
     def __repr__(self) -> str:

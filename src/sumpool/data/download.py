@@ -2,6 +2,7 @@
 
 import urllib.error
 import urllib.request
+from http.client import HTTPException
 from pathlib import Path
 
 from sumpool.data.archive import require_md5
@@ -41,14 +42,19 @@ def _fetch(url: str, partial: Path) -> None:
         error.close()
         if error.code != 416:  # 416: nothing is left to send, the checksum decides
             raise InputError(f"{url} answered {error.code} {error.reason}") from error
-    except OSError as error:
+    except (OSError, HTTPException) as error:
         raise InputError(f"{url} could not be fetched ({error}): run again to continue") from error
 
 
 def _receive(answer: "urllib.request._UrlopenRet", partial: Path, have: int, url: str) -> None:
     left = answer.headers.get("Content-Length")
+    total = have + int(left) if left else None
     with transfer() as bar, partial.open("ab" if have else "wb") as file:
-        task = bar.add_task(url.rsplit("/", 1)[-1], total=have + int(left) if left else None, completed=have)
+        task = bar.add_task(url.rsplit("/", 1)[-1], total=total, completed=have)
         while block := answer.read(1 << 18):
             file.write(block)
             bar.advance(task, len(block))
+    # A connection that is cut looks like the end of the file.
+    arrived = partial.stat().st_size
+    if total is not None and arrived < total:
+        raise InputError(f"{url} broke off after {arrived} of {total} bytes: run again to continue")

@@ -30,8 +30,8 @@ def naming(title: str) -> Iterator[None]:
     """Turn whatever a decoder raises into one sentence with the image's name."""
     try:
         yield
-    except InputError:
-        raise
+    except InputError as problem:
+        raise InputError(f"image {title} cannot be used: {problem}") from None
     except FileNotFoundError:
         raise InputError(f"image {title} does not exist") from None
     except UnidentifiedImageError:
@@ -90,6 +90,12 @@ def shrunk(source: Source, side: int) -> tuple[Image.Image, float]:
     small = decode(image, "L" if image.mode == "L" else "RGB", scale)
     size = (max(round(width * scale), 1), max(round(height * scale), 1))
     return small if small.size == size else small.resize(size, Image.Resampling.BILINEAR, reducing_gap=3.0), scale
+
+
+def require_side(side: int) -> None:
+    """Refuse a short side without pixels, before an image is blamed for it."""
+    if side < 1:
+        raise InputError(f"the short side of shrunk images must be at least 1 pixel, got {side}")
 
 
 def _to_mode(image: Image.Image, mode: str) -> Image.Image:

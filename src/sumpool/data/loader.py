@@ -60,7 +60,6 @@ class Loader:
         dataset: with a transform.
         sampler: which images form a batch.
         workers: processes that decode; 0 decodes in this one.
-        prefetch: batches each worker prepares ahead.
         bad: "raise" stops at an unreadable image, "skip" leaves it out with a warning.
         pin_memory: place batches where a GPU copies them from fast.
     """
@@ -70,12 +69,11 @@ class Loader:
         dataset: Dataset,
         sampler: BatchSampler,
         workers: int = 0,
-        prefetch: int = 2,
         bad: Literal["raise", "skip"] = "raise",
         pin_memory: bool = False,
     ) -> None:
-        if workers < 0 or prefetch < 1 or bad not in ("raise", "skip"):
-            raise InputError(f"expected workers ≥ 0, prefetch ≥ 1, bad raise or skip, got {workers}, {prefetch}, {bad}")
+        if workers < 0 or bad not in ("raise", "skip"):
+            raise InputError(f"expected workers ≥ 0 and bad raise or skip, got {workers} and {bad}")
         self.dataset, self.sampler, self.bad = dataset, sampler, bad
         self.epoch, self.batch = 0, 0
         self.skipped: set[str] = set()
@@ -85,7 +83,6 @@ class Loader:
             batch_sampler=sampler,
             num_workers=workers,
             collate_fn=_collate,
-            prefetch_factor=prefetch if workers else None,
             persistent_workers=workers > 0,
             pin_memory=pin_memory,
             generator=torch.Generator(),  # leaves the global random state alone
@@ -108,7 +105,7 @@ class Loader:
     def _report(self, problems: list[str]) -> None:
         for problem in problems:
             if self.bad == "raise":
-                raise InputError(f"{problem} (skip such images with bad='skip')")
+                raise InputError(f"{problem} (training leaves such images out with --bad-images skip)")
             if problem not in self.skipped:
                 warnings.warn(f"skipped: {problem}", stacklevel=3)
                 self.skipped.add(problem)

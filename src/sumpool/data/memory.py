@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from sumpool.data.dataset import Dataset
-from sumpool.data.image import naming, shrunk
+from sumpool.data.image import naming, require_side, shrunk
 from sumpool.data.progress import counted
 from sumpool.data.record import Record
 
@@ -15,6 +15,7 @@ def in_memory(dataset: Dataset, side: int = 256) -> Dataset:
 
     Done before worker processes start, so that they share the pixels. 256×340 RGB takes 0.26 MB an image.
     """
+    require_side(side)
     with ThreadPoolExecutor() as pool:
         loaded = pool.map(lambda record: _decoded(record, side), dataset.records)
         return dataset.with_records(list(counted(loaded, len(dataset), f"decoding {dataset.name}")), keep_labels=True)

@@ -9,16 +9,29 @@ Three layouts are read, all without pickle:
 """
 
 import zipfile
+import zlib
 from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from sumpool.data.dataset import Dataset
-from sumpool.data.record import Array, Record
+from sumpool.data.record import ROLES, SPLITS, Array, Record
 from sumpool.errors import InputError
 from sumpool.types import Preprocessing
+
+_FORMS: dict[str, tuple[Any, tuple[int, ...], str]] = {
+    "jpeg": (np.uint8, (1,), "a row of uint8"),
+    "is_eval": (np.bool_, (1,), "a row of True and False"),
+    "boxes": (np.number, (2,), "rows of four numbers"),
+    **dict.fromkeys(("x", "x_train", "x_test"), (np.uint8, (3, 4), "uint8 pixels N×H×W or N×H×W×3")),
+    **dict.fromkeys(("offsets", "labels", "y", "y_train", "y_test"), (np.integer, (1,), "a row of whole numbers")),
+    **dict.fromkeys(("class_names", "fine_names", "file_names"), (np.generic, (1,), "a row of names")),
+    **dict.fromkeys(("splits", "roles"), (np.str_, (1,), "a row of words")),
+}
+"""Array → its type, how many dimensions it may have, and both in words."""
 
 
 def read_pack(path: Path, name: str = "", preprocessing: Preprocessing | None = None) -> Dataset:
@@ -27,11 +40,12 @@ def read_pack(path: Path, name: str = "", preprocessing: Preprocessing | None = 
     layouts = {"jpeg": _encoded, "x_train": _two_parts, "x": _one_part}
     for key, layout in layouts.items():
         if key in arrays:
+            _require_forms(arrays, path)
             try:
                 records, class_names = layout(arrays, path.name)
             except KeyError as missing:
                 raise InputError(f"pack {path} has no array {missing}, which a pack with {key!r} needs") from None
-            return Dataset(name or path.stem, records, class_names, preprocessing)
+            return Dataset(name or path.stem, records, [str(title) for title in class_names], preprocessing)
     raise InputError(f"pack {path} has none of the arrays {', '.join(layouts)}: got {', '.join(arrays) or 'nothing'}")
 
 
@@ -46,8 +60,15 @@ def load_arrays(path: Path) -> dict[str, Array]:
                 key: _mapped(path, info) if info.compress_type == zipfile.ZIP_STORED else lazy[key]
                 for key, info in members.items()
             }
-    except (zipfile.BadZipFile, ValueError, EOFError, OSError) as error:
+    except (zipfile.BadZipFile, zlib.error, RuntimeError, ValueError, EOFError, OSError) as error:
         raise InputError(f"pack {path} cannot be read: {error}") from error
+
+
+def _require_forms(arrays: Mapping[str, Array], path: Path) -> None:
+    for key, (kind, dimensions, form) in _FORMS.items():
+        array = arrays.get(key)
+        if array is not None and not (np.issubdtype(array.dtype, kind) and array.ndim in dimensions):
+            raise InputError(f"pack {path} needs {form} as {key!r}, got {array.dtype} of shape {array.shape}")
 
 
 def _mapped(path: Path, info: zipfile.ZipInfo) -> Array:
@@ -91,18 +112,27 @@ def _one_part(arrays: Mapping[str, Array], pack: str) -> tuple[list[Record], lis
 
 
 def _records(images: list[Array], labels: Array, splits: Array, arrays: Mapping[str, Array], pack: str) -> list[Record]:
-    if not len(images) == len(labels) == len(splits):
-        raise InputError(f"pack {pack} has {len(images)} images, {len(labels)} labels and {len(splits)} splits")
-    known = len(arrays["class_names"])
+    count, known = len(images), len(arrays["class_names"])
     if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < known:
         raise InputError(f"pack {pack} has labels {labels.min()} to {labels.max()}, but {known} class names")
-    names = arrays.get("file_names", np.arange(len(labels)).astype(str))
-    roles = arrays.get("roles", np.full(len(labels), "both"))
-    boxes = arrays.get("boxes", np.full((len(labels), 4), np.nan))
-    columns = (images, labels.tolist(), splits.tolist(), roles.tolist(), boxes.tolist(), names.tolist())
+    columns: dict[str, list[Any]] = {
+        "labels": labels.tolist(),
+        "splits": splits.tolist(),
+        "roles": arrays.get("roles", np.full(count, "both")).tolist(),
+        "boxes": arrays.get("boxes", np.full((count, 4), np.nan)).tolist(),
+        "file_names": arrays.get("file_names", np.arange(count)).tolist(),
+    }
+    for name, column in columns.items():
+        if len(column) != count:
+            raise InputError(f"pack {pack} has {count} images, but {len(column)} {name}")
+    for name, allowed in {"splits": SPLITS, "roles": ROLES}.items():
+        if unknown := set(columns[name]).difference(allowed):
+            raise InputError(f"pack {pack} has {min(unknown)!r} in {name}: expected {', '.join(allowed)}")
+    if any(len(box) != 4 for box in columns["boxes"]):
+        raise InputError(f"pack {pack} needs boxes of four numbers, got {len(columns['boxes'][0])}")
     return [
         Record(image, label, split, role, None if np.isnan(box[0]) else tuple(box), f"{title} in {pack}")
-        for image, label, split, role, box, title in zip(*columns, strict=True)
+        for image, label, split, role, box, title in zip(images, *columns.values(), strict=True)
     ]
 
 

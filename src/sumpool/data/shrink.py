@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sumpool.data.dataset import Dataset
-from sumpool.data.image import naming, open_image, orientation, shrunk
+from sumpool.data.image import naming, open_image, orientation, require_side, shrunk
 from sumpool.data.progress import counted
 from sumpool.data.record import Array, Record
 
@@ -44,6 +44,7 @@ def write_pack(dataset: Dataset, path: Path, side: int = 256, quality: int = 92,
 
     The bytes go to a temporary file first: a set of a hundred thousand images need not fit into memory.
     """
+    require_side(side)
     path.parent.mkdir(parents=True, exist_ok=True)
     sizes, scales = [], []
     with tempfile.TemporaryFile(dir=path.parent) as blob:

@@ -45,7 +45,7 @@ def images_under(folder: str | Path) -> list[Path]:
     folder = Path(folder)
     if not folder.is_dir():
         raise InputError(f"no folder at {folder}")
-    found = sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES)
+    found = sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())
     if not found:
         raise InputError(f"{folder} holds no image files (endings: {', '.join(sorted(SUFFIXES))})")
     return found

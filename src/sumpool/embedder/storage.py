@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import save as to_bytes
 from torch import Tensor
 
 from sumpool.backbones import Backbone, create_backbone
 from sumpool.embedder.card import model_card
 from sumpool.errors import InputError
+from sumpool.files import write_atomically
 from sumpool.pooling import POOLINGS, Pooling, create_pooling
 from sumpool.types import Preprocessing
 
@@ -53,12 +54,11 @@ def save(embedder: "Embedder", folder: Path) -> None:
     config = embedder.config
     state = {key: value.detach().cpu().contiguous() for key, value in embedder.state_dict().items()}
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / CONFIG).write_text(json.dumps({"library": "sumpool", **config}, indent=2) + "\n")
-    # Under another name first: an interrupted save must not leave half a file where a model was.
-    save_file(state, folder / f"{WEIGHTS}.part", metadata={"format": "pt"})
-    (folder / f"{WEIGHTS}.part").replace(folder / WEIGHTS)
+    text = json.dumps({"library": "sumpool", **config}, indent=2) + "\n"
+    write_atomically(folder / CONFIG, text.encode())
+    write_atomically(folder / WEIGHTS, to_bytes(state, metadata={"format": "pt"}))
     if not (folder / CARD).exists():
-        (folder / CARD).write_text(model_card(config, embedder.dim))
+        write_atomically(folder / CARD, model_card(config, embedder.dim).encode())
 
 
 def find(source: str | Path) -> Path:

@@ -20,8 +20,8 @@ from sumpool.errors import InputError
 from sumpool.evaluation.engines import Trial, complete
 from sumpool.evaluation.methods import Method, applicable, expand, parse_method
 from sumpool.evaluation.trial import Part
+from sumpool.files import write_atomically
 from sumpool.registry import lookup
-from sumpool.training.checkpoint import write_atomically
 from sumpool.training.config import TrainConfig
 from sumpool.training.presets import PROTOCOLS
 
@@ -113,26 +113,36 @@ def create_protocol(
 
 def load_protocol(folder: Path) -> Protocol:
     """The protocol of a folder."""
-    content = json.loads((folder / PROTOCOL).read_text())
-    methods = {entry["method"]: entry["settings"] for entry in content["methods"]}
-    return Protocol(content["protocol"], content["dataset"], content["repeats"], methods, content["command"])
+    try:
+        content = json.loads((folder / PROTOCOL).read_text())
+        methods = {entry["method"]: entry["settings"] for entry in content["methods"]}
+        return Protocol(content["protocol"], content["dataset"], content["repeats"], methods, content["command"])
+    except (ValueError, KeyError, TypeError) as reason:
+        raise InputError(
+            f"{folder / PROTOCOL} is damaged ({type(reason).__name__}: {reason}): delete it, and the same command as "
+            "before writes it anew and keeps the trainings"
+        ) from reason
 
 
 def open_protocol(folder: Path, protocol: Protocol) -> Protocol:
-    """The protocol to run in a folder: methods and repeats may be added to what is there, nothing may be changed."""
+    """The protocol to run in a folder: methods and repeats may be added; methods that have begun may not be changed."""
     if not (folder / PROTOCOL).exists():
         protocol.save(folder)
         return protocol
     before = load_protocol(folder)
+    begun = {name: settings for name, settings in before.methods.items() if _begun(before, folder, name)}
+    if not begun:
+        protocol.save(folder)
+        return protocol
     for name in ("kind", "dataset"):
         _refuse_change(folder, name, getattr(before, name), getattr(protocol, name))
     if protocol.repeats < before.repeats:
         _refuse_change(folder, "repeats", before.repeats, protocol.repeats)
-    for method in before.methods.keys() & protocol.methods.keys():
+    for method in begun.keys() & protocol.methods.keys():
         for name, value in protocol.methods[method].items():
             if name not in FREE:
-                _refuse_change(folder, f"{name} of {method}", before.methods[method].get(name), value)
-    both = replace(protocol, methods=before.methods | protocol.methods)
+                _refuse_change(folder, f"{name} of {method}", begun[method].get(name), value)
+    both = replace(protocol, methods=begun | protocol.methods)
     _check(both)
     both.save(folder)
     return both
@@ -143,6 +153,11 @@ def run_protocol(folder: Path, protocol: Protocol, engine: Callable[..., None]) 
     protocol = open_protocol(folder, protocol)
     engine(protocol.missing(folder), part=protocol.scored_on)
     return protocol
+
+
+def _begun(protocol: Protocol, folder: Path, method: str) -> bool:
+    """Whether a training of a method has got as far as having a folder: its dataset and model could be made."""
+    return any(run.exists() for runs in protocol.runs(folder, method) for run in runs)
 
 
 def _require_use(methods: Sequence[Method], given: Mapping[str, Any]) -> None:

@@ -1,12 +1,15 @@
 """Results of methods, read from the folder of a protocol or of one training: what tables and reports are made of."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import yaml
 
+from sumpool.data import DATASETS
 from sumpool.data.record import Array
 from sumpool.errors import InputError
 from sumpool.evaluation.protocol import PROTOCOL, Protocol, load_protocol
@@ -16,6 +19,8 @@ from sumpool.evaluation.trial import TEST, Embedded, Part, embed_part, load_embe
 from sumpool.training.config import TrainConfig
 from sumpool.training.processes import join
 from sumpool.training.run import BEST, CONFIG
+
+ELSEWHERE = ("root", "verify", "in_memory")  # settings of a dataset that say where its images lie, not which they are
 
 
 @dataclass(frozen=True)
@@ -41,6 +46,13 @@ class MethodResult:
     """Whether models were selected on the test classes: then the scores are too good."""
     scored_on: Part = "test"
     """Which classes the scores are of: "test", or "validation" when settings are tuned."""
+    images: dict[str, Any] = field(default_factory=dict)
+    """The settings, without those at their defaults, that decide which images of the dataset are scored."""
+
+    @property
+    def choice(self) -> str:
+        """Which images of the dataset are scored, for people; empty for the usual ones."""
+        return ", ".join(f"{name} {value}" for name, value in sorted(self.images.items()))
 
     @property
     def ensemble_dim(self) -> int:
@@ -96,6 +108,7 @@ def _of_method(folder: Path, protocol: Protocol, method: str) -> MethodResult:
         runs=runs,
         selected_on_test=protocol.selected_on_test,
         scored_on=protocol.scored_on,
+        images=_images(protocol.methods[method], protocol.scored_on),
     )
 
 
@@ -109,7 +122,19 @@ def _of_run(folder: Path) -> MethodResult:
         **arrays,
         runs=[folder],
         selected_on_test=config.validate_on == "test",
+        images=_images(asdict(config), "test"),
     )
+
+
+def _images(settings: Mapping[str, Any], part: Part) -> dict[str, Any]:
+    """Of the settings of a training, those that decide the images of a part."""
+    usual = signature(DATASETS.get(settings["dataset"], DATASETS["folder"])).parameters
+    own = {
+        name: value
+        for name, value in settings["data_settings"].items()
+        if name not in ELSEWHERE and (name not in usual or usual[name].default != value)
+    }
+    return own if part == "test" else {**own, "folds": settings["folds"]}
 
 
 def _arrays(scores: Scores) -> dict[str, Any]:

@@ -20,8 +20,8 @@ from sumpool.data.progress import counted
 from sumpool.data.record import Array
 from sumpool.errors import InputError
 from sumpool.evaluation.trial import Embedded, Part, load_embedded
+from sumpool.files import write_atomically
 from sumpool.retrieval.comparison import Distance
-from sumpool.training.checkpoint import write_atomically
 from sumpool.training.loop import METRICS
 
 SCORES = "scores.safetensors"

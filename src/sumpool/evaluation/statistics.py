@@ -159,4 +159,5 @@ def _standardised(units: Array) -> float:
     if len(units) == 1:
         return math.nan
     mean, std = float(units.mean()), float(units.std(ddof=1))
-    return mean / std if std > 0 else math.copysign(math.inf, mean) if mean else 0.0
+    constant = std <= 1e-12 * abs(mean)  # but for rounding
+    return mean / std if not constant else math.copysign(math.inf, mean) if mean else 0.0

@@ -6,7 +6,6 @@ single models and ensembles.
 
 import csv
 import json
-import math
 from collections.abc import Mapping, Sequence
 from io import StringIO
 from pathlib import Path
@@ -17,16 +16,14 @@ import numpy as np
 from sumpool.data.record import Array
 from sumpool.evaluation.results import MethodResult
 from sumpool.evaluation.statistics import compare, estimate, holm
-from sumpool.training.checkpoint import write_atomically
+from sumpool.files import write_atomically
+from sumpool.training.summary import WARNING
 
 RESULTS, CSV = "results.json", "scores.csv"
-WARNING = (
-    "models were selected on the test set: these scores are too good, and only comparable with others of their kind"
-)
 
 
 def summarise(results: Sequence[MethodResult]) -> dict[str, Any]:
-    """The content of results.json."""
+    """The content of results.json; effect sizes may be infinite, or not a number."""
     first = results[0]
     shape = next(iter(first.single.values())).shape[:-1]
     about: dict[str, Any] = {"protocol": first.protocol, "dataset": first.dataset, "scored on": first.scored_on}
@@ -46,7 +43,8 @@ def summarise(results: Sequence[MethodResult]) -> dict[str, Any]:
 
 def write_summary(folder: Path, results: Sequence[MethodResult]) -> dict[str, Any]:
     """Write results.json and scores.csv; what is in the former is returned."""
-    summary = summarise(results)
+    # JSON knows no infinity.
+    summary: dict[str, Any] = json.loads(json.dumps(summarise(results)), parse_constant=lambda _: None)
     text = json.dumps(summary, indent=1, ensure_ascii=False, allow_nan=False)
     write_atomically(folder / RESULTS, (text + "\n").encode())
     write_atomically(folder / CSV, raw_csv(results).encode())
@@ -107,6 +105,6 @@ def _comparisons(results: Sequence[MethodResult], kind: str) -> list[dict[str, A
                 "ci95": [one.difference.low, one.difference.high],
                 "p": one.p,
                 "p holm": float(adjusted),
-                "effect": one.effect if math.isfinite(one.effect) else None,
+                "effect": one.effect,
             }
     return found

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from sumpool.errors import InputError
 from sumpool.losses.base import full_precision
-from sumpool.losses.checks import above_zero, setting
+from sumpool.losses.checks import above_zero, setting, whole
 from sumpool.ops.pairs import masked_logsumexp
 from sumpool.ops.similarity import similarity
 from sumpool.ops.skewed_means import log_exp_mean, power_mean
@@ -30,8 +30,8 @@ class CentreRegulariser(nn.Module):
 
     def __init__(self, subset: int | None = None, seed: int = 0) -> None:
         super().__init__()
-        self.subset = None if subset is None else int(setting("subset", subset, 2))
-        self.seed = seed
+        self.subset = None if subset is None else whole("subset", subset, 2)
+        self.seed = whole("seed", seed)
         self.register_buffer("step", torch.zeros((), dtype=torch.long))
 
     def forward(self, centres: Tensor) -> Tensor:

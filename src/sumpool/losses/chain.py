@@ -11,7 +11,7 @@ import sumpool.losses as folder  # its table is read when a function is called: 
 from sumpool.errors import InputError
 from sumpool.losses.base import PairLoss
 from sumpool.losses.centres import REGULARISERS
-from sumpool.losses.checks import setting
+from sumpool.losses.checks import Classes, setting
 from sumpool.losses.memory import Memory
 from sumpool.losses.objective import Objective, Term
 from sumpool.losses.presets import preset as preset_settings
@@ -23,6 +23,7 @@ from sumpool.registry import create, lookup
 ADDED: dict[str, type[nn.Module]] = {"zsr": ZeroShotPrediction, **REGULARISERS}
 SETS: dict[str, type[nn.Module]] = {"ccp": Proxies, "xbm": Memory}
 WRAPPERS = ADDED | SETS
+PLACES = {"zsr": 0, **dict.fromkeys(REGULARISERS, 1), "ccp": 2, "xbm": 3}
 ORDER = "the order is zsr (zero-shot prediction), centre regulariser, ccp (proxies), xbm (memory), loss"
 
 
@@ -54,8 +55,12 @@ def create_objective(
     """
     names = parse_chain(chain)
     arguments = _arguments(names, preset, settings or {})
-    weights = {name: arguments[name].pop("weight", 0.1 if name == "zsr" else 1.0) for name in names if name in ADDED}
-    count = classes if classes is None or isinstance(classes, int) else len(classes)
+    weights = {
+        name: setting(f"weight of {name}", arguments[name].pop("weight", 0.1 if name == "zsr" else 1.0))
+        for name in names
+        if name in ADDED
+    }
+    count = None if classes is None else Classes(classes).count
     build = partial(_build, sizes={"classes": count, "dim": dim}, arguments=arguments)
     loss = build(folder.LOSSES, names[-1])
     for name in reversed(names):
@@ -95,7 +100,7 @@ def _nonsense(wrappers: list[str], loss: str) -> str | None:
             return f"{name} regularises class proxies, and {loss} has none: use a proxy loss, or ccp around a pair loss"
     if len(set(wrappers)) < len(wrappers):
         return "a wrapper appears twice"
-    return None if wrappers == sorted(wrappers, key=list(WRAPPERS).index) else ORDER
+    return None if wrappers == sorted(wrappers, key=PLACES.__getitem__) else ORDER
 
 
 def _arguments(
@@ -105,6 +110,8 @@ def _arguments(
     for name in settings:
         if name not in names:
             raise InputError(f"there are settings for {name!r}, which is not in the chain {'/'.join(names)!r}")
+        if not isinstance(settings[name], Mapping):
+            raise InputError(f"the settings of {name} must be a dictionary of names and values, got {settings[name]!r}")
     return {name: (preset_settings(preset, name) if preset else {}) | dict(settings.get(name, {})) for name in names}
 
 

@@ -5,7 +5,8 @@ Shape letters: B rows of the batch, D dimensions.
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from numbers import Integral, Real
 from typing import Any
 
 import torch
@@ -27,6 +28,8 @@ def as_labels(labels: Any, device: torch.device | str | None = None) -> Tensor:
     True
     """
     if not isinstance(labels, Tensor):
+        if isinstance(labels, str) or not isinstance(labels, Iterable):
+            raise InputError(f"labels must be a list of integers or strings, got {labels!r}")
         labels = list(labels)
         if labels and all(isinstance(label, str) for label in labels):
             labels = [_hash(label) for label in labels]
@@ -48,21 +51,21 @@ def _hash(name: str) -> int:
     return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "big") >> 1
 
 
-def checked(embeddings_BD: Tensor, labels: Any) -> tuple[Tensor, Tensor]:
+def checked(embeddings_BD: Tensor, labels: Any, name: str = "embeddings") -> tuple[Tensor, Tensor]:
     """Embeddings in at least single precision and integer labels, one per row; anything else is refused."""
+    if not isinstance(embeddings_BD, Tensor):
+        raise InputError(f"{name} must be a tensor, got {type(embeddings_BD).__name__}: convert with torch.as_tensor")
     if embeddings_BD.dim() != 2 or not embeddings_BD.is_floating_point():
-        raise InputError(
-            f"embeddings must be a float matrix (B,D), got {embeddings_BD.dtype} {tuple(embeddings_BD.shape)}"
-        )
+        raise InputError(f"{name} must be a float matrix (B,D), got {embeddings_BD.dtype} {tuple(embeddings_BD.shape)}")
     labels_B = as_labels(labels, embeddings_BD.device)
     if len(labels_B) != len(embeddings_BD):
-        raise InputError(f"expected one label per embedding, got {len(labels_B)} labels for {len(embeddings_BD)} rows")
+        raise InputError(
+            f"expected one label per row of {name}, got {len(labels_B)} labels for {len(embeddings_BD)} rows"
+        )
     if not math.isfinite(embeddings_BD.detach().sum().item()):  # one pass; a sum that overflows is looked into as well
         rows = (~embeddings_BD.isfinite().all(1)).nonzero().flatten().tolist()
         if rows:
-            raise InputError(
-                f"embeddings hold NaN or infinity in {len(rows)} of {len(labels_B)} rows, first row {rows[0]}"
-            )
+            raise InputError(f"{name} hold NaN or infinity in {len(rows)} of {len(labels_B)} rows, first row {rows[0]}")
     if embeddings_BD.dtype in (torch.float16, torch.bfloat16):
         embeddings_BD = embeddings_BD.float()
     return embeddings_BD, labels_B
@@ -81,8 +84,8 @@ class Classes:
 
     def __init__(self, classes: int | Sequence[int] | Sequence[str]) -> None:
         self.keys: Tensor | None = None
-        if isinstance(classes, int):
-            self.count = classes
+        if isinstance(classes, Integral):
+            self.count = int(classes)
         else:
             self.keys, self.order = as_labels(classes).sort()
             self.count = len(self.keys)
@@ -108,15 +111,24 @@ class Classes:
 
 
 def setting(name: str, value: float, low: float = -math.inf, high: float = math.inf) -> float:
-    """A number within [low, high], or an error that names it."""
+    """A finite number within [low, high], or an error that names it."""
+    if not isinstance(value, Real) or isinstance(value, bool) or not math.isfinite(value):
+        raise InputError(f"{name} must be a finite number, got {value!r}")
     if not low <= value <= high:
         limits = f"at least {low}" if high == math.inf else f"between {low} and {high}"
         raise InputError(f"{name} must be {limits}, got {value}")
     return value
 
 
+def whole(name: str, value: float, low: float = -math.inf) -> int:
+    """A whole number not below `low`, or an error that names it."""
+    if setting(name, value, low) != int(value):
+        raise InputError(f"{name} must be a whole number, got {value}")
+    return int(value)
+
+
 def above_zero(name: str, value: float) -> float:
     """A positive number, or an error that names it."""
-    if not 0 < value < math.inf:
+    if not setting(name, value) > 0:
         raise InputError(f"{name} must be positive, got {value}")
     return value

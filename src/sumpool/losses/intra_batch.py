@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy, relu, scaled_dot_product_attentio
 
 from sumpool.errors import InputError
 from sumpool.losses.base import full_precision
-from sumpool.losses.checks import Classes, above_zero, checked, setting
+from sumpool.losses.checks import Classes, above_zero, checked, setting, whole
 
 
 class MessagePassing(nn.Module):
@@ -22,7 +22,8 @@ class MessagePassing(nn.Module):
 
     def __init__(self, dim: int, heads: int) -> None:
         super().__init__()
-        if heads < 1 or dim % heads:
+        heads = whole("heads", heads, 1)
+        if dim % heads:
             raise InputError(f"heads must divide dim, got {heads} heads for {dim} dimensions")
         self.heads = heads
         self.query_key_value = nn.Linear(dim, 3 * dim)
@@ -62,8 +63,8 @@ class IntraBatch(nn.Module):
         lr_multiplier: float = 1.0,
     ) -> None:
         super().__init__()
-        self.classes = Classes(classes)
-        self.steps = nn.Sequential(*(MessagePassing(dim, heads) for _ in range(int(setting("steps", steps, 1)))))
+        self.classes, dim = Classes(classes), whole("dim", dim, 1)
+        self.steps = nn.Sequential(*(MessagePassing(dim, heads) for _ in range(whole("steps", steps, 1))))
         self.classify_refined = nn.Linear(dim, self.classes.count)
         self.classify_embedding = nn.Linear(dim, self.classes.count)
         self.temperature = above_zero("temperature", temperature)
@@ -75,10 +76,16 @@ class IntraBatch(nn.Module):
     def forward(self, embeddings: Tensor, labels: Any) -> Tensor:
         """The loss of a batch."""
         embeddings_BD, index_B = checked(embeddings, self.classes.index(labels))
+        weight_CD = self.classify_embedding.weight
+        if embeddings_BD.shape[1] != weight_CD.shape[1]:
+            raise InputError(f"the classifier has {weight_CD.shape[1]} dimensions, the batch {embeddings_BD.shape[1]}")
+        embeddings_BD = embeddings_BD.to(weight_CD.dtype)
         with full_precision(embeddings_BD):
             refined = self.entropy(self.classify_refined(self.steps(embeddings_BD)), index_B)
             return refined + self.auxiliary * self.entropy(self.classify_embedding(embeddings_BD), index_B)
 
     def entropy(self, logits_BC: Tensor, index_B: Tensor) -> Tensor:
         """Smoothed cross-entropy at the temperature."""
-        return cross_entropy(logits_BC / self.temperature, index_B, label_smoothing=self.smoothing)
+        logits_BC = logits_BC / self.temperature
+        total = cross_entropy(logits_BC, index_B, reduction="sum", label_smoothing=self.smoothing)
+        return total / max(len(index_B), 1)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from sumpool.errors import InputError
 from sumpool.losses.base import PairLoss, Reference
-from sumpool.losses.checks import checked, setting
+from sumpool.losses.checks import checked, setting, whole
 
 
 class Memory(nn.Module):
@@ -34,8 +34,8 @@ class Memory(nn.Module):
         if not isinstance(loss, PairLoss):
             raise InputError(f"a memory needs a loss over pairs, got {type(loss).__name__}, which brings its own set")
         self.loss = loss
-        self.batches = int(setting("batches", batches, 1))
-        self.start = int(setting("start", start, 0))
+        self.batches = whole("batches", batches, 1)
+        self.start = whole("start", start, 0)
         self.weight = setting("weight", weight, 0)
         self.register_buffer("embeddings", torch.empty(0, 0))
         self.register_buffer("labels", torch.empty(0, dtype=torch.long))

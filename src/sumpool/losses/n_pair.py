@@ -29,6 +29,8 @@ def one_pair_per_class(positives_BR: Tensor, negatives_BR: Tensor) -> tuple[Tens
     """
     anchors, references = positives_BR.shape
     paired_P = positives_BR.any(1).nonzero().flatten()
+    if not references:
+        return paired_P, paired_P
     class_B = negatives_BR.byte().argmin(1)
     earliest_R = paired_P.new_full((references,), anchors)
     earliest_R.scatter_reduce_(0, class_B[paired_P], paired_P, "amin")

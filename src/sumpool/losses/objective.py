@@ -64,10 +64,19 @@ class Objective(nn.Module):
         """The first term's proxies; None where no term has any."""
         return next((module for module in self.modules() if isinstance(module, ClassProxies)), None)
 
+    def positions(self, labels: Any) -> Tensor:
+        """Labels as integers: their positions among the classes, if the objective knows them."""
+        if self.classes is not None:
+            return self.classes.index(labels)
+        if not isinstance(labels, Tensor):  # a term would see a string's hash only, and name that if it is unknown
+            for module in self.modules():
+                if isinstance(known := getattr(module, "classes", None), Classes):
+                    known.index(labels)
+        return as_labels(labels)
+
     def forward(self, embeddings: Tensor, labels: Any, attributes: Tensor | None = None) -> Outcome:
         """Total and values of a batch; `attributes` are the pooling's pseudo-attributes, if it has any."""
-        labels_B = as_labels(labels) if self.classes is None else self.classes.index(labels)
-        embeddings, labels_B = checked(embeddings, labels_B)
+        embeddings, labels_B = checked(embeddings, self.positions(labels))
         embeddings, labels_B = gather(embeddings), gather(labels_B)
         attributes = None if attributes is None else gather(attributes)
         values = {term.name: self.value(term, embeddings, labels_B, attributes) for term in self.terms}

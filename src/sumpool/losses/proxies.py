@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from sumpool.errors import InputError
 from sumpool.losses.base import PairLoss, Reference, full_precision
-from sumpool.losses.checks import Classes, above_zero, checked, setting
+from sumpool.losses.checks import Classes, above_zero, checked, setting, whole
 from sumpool.losses.memory import Memory
 from sumpool.ops.similarity import similarity
 
@@ -34,9 +34,8 @@ class ClassProxies(nn.Module):
         super().__init__()
         self.classes = Classes(classes)
         self.lr_multiplier = above_zero("lr_multiplier", lr_multiplier)
-        if dim < 1 or per_class < 1:
-            raise InputError(f"dim and per_class must be at least 1, got {dim} and {per_class}")
-        self.vectors = nn.Parameter(torch.empty(self.classes.count, per_class, dim))
+        sizes = (self.classes.count, whole("per_class", per_class, 1), whole("dim", dim, 1))
+        self.vectors = nn.Parameter(torch.empty(sizes))
         nn.init.normal_(self.vectors, std=(2 / dim) ** 0.5)
 
     def reference(self, dtype: torch.dtype) -> Reference:
@@ -83,13 +82,16 @@ class Proxies(nn.Module):
         self.loss = loss
         self.proxies = ClassProxies(classes, dim, per_class, lr_multiplier)
         self.in_batch = setting("in_batch", in_batch, 0)
+        if isinstance(loss, Memory) and not in_batch:
+            raise InputError(
+                "in_batch weighs the memory's term, got 0: give it a weight, or leave out the memory (xbm)"
+            )
 
     def forward(self, embeddings: Tensor, labels: Any) -> Tensor:
         """The loss against the proxies and, weighted, within the batch."""
-        labels_B = self.proxies.classes.index(labels)
+        embeddings, labels_B = checked(embeddings, self.proxies.classes.index(labels))
         pairs = self.loss.loss if isinstance(self.loss, Memory) else self.loss
-        dtype = torch.promote_types(embeddings.dtype, torch.float32)
-        total: Tensor = pairs(embeddings, labels_B, self.proxies.reference(dtype))
+        total: Tensor = pairs(embeddings, labels_B, self.proxies.reference(embeddings.dtype))
         if self.in_batch:
             total = total + self.in_batch * self.loss(embeddings, labels_B)
         return total

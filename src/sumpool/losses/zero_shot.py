@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 
 from sumpool.errors import InputError
 from sumpool.losses.base import full_precision
-from sumpool.losses.checks import Classes, above_zero, checked
+from sumpool.losses.checks import Classes, above_zero, checked, whole
 
 
 def class_halves(labels_B: Tensor) -> Tensor:
@@ -41,6 +41,15 @@ def ridge_prediction(attributes_BM: Tensor, targets_BD: Tensor, half_B: Tensor, 
     return predicted_BD
 
 
+def required(attributes: Tensor | None) -> Tensor:
+    """The attributes of a pooling, which must have some."""
+    if attributes is None:
+        raise InputError(
+            "the zero-shot loss needs pseudo-attributes, but the pooling gives none: use one with prototypes (gsp)"
+        )
+    return attributes
+
+
 class ZeroShotPrediction(nn.Module):
     r"""Zero-shot prediction: cross-entropy over all classes of attributes mapped by a regression of the other half.
 
@@ -55,16 +64,12 @@ class ZeroShotPrediction(nn.Module):
         self.classes = Classes(classes)
         self.ridge = above_zero("ridge", ridge)
         self.scale = above_zero("scale", scale)
-        self.class_embeddings = nn.Parameter(torch.empty(self.classes.count, dim))
+        self.class_embeddings = nn.Parameter(torch.empty(self.classes.count, whole("dim", dim, 1)))
         nn.init.normal_(self.class_embeddings, std=(2 / dim) ** 0.5)
 
     def forward(self, attributes: Tensor | None, labels: Any) -> Tensor:
         """The loss of a batch of attributes (B,M)."""
-        if attributes is None:
-            raise InputError(
-                "the zero-shot loss needs pseudo-attributes, but the pooling gives none: use one with prototypes (gsp)"
-            )
-        attributes_BM, index_B = checked(attributes, self.classes.index(labels))
+        attributes_BM, index_B = checked(required(attributes), self.classes.index(labels), "attributes")
         with full_precision(attributes_BM):
             table_CD = self.class_embeddings.to(attributes_BM.dtype)
             half_B = class_halves(index_B)

@@ -27,14 +27,20 @@ def log_exp_mean(values: Tensor, skew: float) -> Tensor:
     r"""$b(\lambda) = \frac1\lambda \log \frac1N \sum_i e^{\lambda s_i}$ along the last dimension; the mean at λ = 0.
 
     Another base $a$ is another skew: $\frac1\lambda\log_a\frac1N\sum_i a^{\lambda s_i} = b(\lambda\ln a)$.
-    Computed as $s^* + \frac1\lambda\log(1 + \frac1N\sum_i(e^{\lambda(s_i - s^*)} - 1))$ with $s^*$ the maximum
-    (λ > 0) or minimum: no exponential overflows for large |λ|, and nothing cancels for small |λ|.
+    Computed as $s^* + \frac1\lambda\log\frac1N\sum_i e^{\lambda(s_i - s^*)}$ with $s^*$ the maximum (λ > 0) or minimum:
+    no exponential overflows. Where the mean of the exponentials is near 1, it is 1 plus the mean of $e^x - 1$: nothing
+    cancels, neither for small |λ| nor where few of many values dominate.
     """
-    if abs(skew) < torch.finfo(values.dtype).smallest_normal / torch.finfo(values.dtype).eps:
+    limits = torch.finfo(values.dtype)
+    if not abs(skew) <= limits.max:
+        raise InputError(f"skew must be a finite number of type {values.dtype}, got {skew}")
+    if abs(skew) < limits.smallest_normal / limits.eps:
         return values.mean(-1)  # to the last digit, where λ·s would be rounded to a few bits
     extreme = (values.amax(-1) if skew > 0 else values.amin(-1)).detach()
-    excess = torch.expm1(skew * (values - extreme.unsqueeze(-1))).mean(-1)
-    return extreme + torch.log1p(excess) / skew
+    exponent = skew * (values - extreme.unsqueeze(-1))
+    excess = torch.expm1(exponent).mean(-1)  # torch sums in blocks: millions of terms in float32 stay accurate
+    near = torch.log1p(excess.clamp(min=-0.5))  # clamped, since the gradient of what is not taken must be finite
+    return extreme + near.where(excess > -0.5, exponent.exp().mean(-1).log()) / skew
 
 
 def power_mean(values: Tensor, skew: float) -> Tensor:

@@ -11,10 +11,21 @@ from sumpool.errors import InputError
 BACKENDS = ("exact", "hnsw", "ivfpq")
 
 
+def require(backend: str, count: int) -> None:
+    """Refuse a kind of search that is unknown, not installed or not possible for `count` images."""
+    if backend not in BACKENDS:
+        raise InputError(f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
+    if backend != "exact":
+        _faiss()
+    if backend == "ivfpq" and count < 256:
+        raise InputError(f"an IVF-PQ index needs at least 256 images to learn its codes, got {count}: use exact search")
+
+
 def build(backend: str, points: Tensor, cosine: bool) -> Any:
     """A structure over the points (N,D): unit vectors by inner product, or others by distance."""
-    faiss = _faiss()
     count, dim = points.shape
+    require(backend, count)
+    faiss = _faiss()
     metric = faiss.METRIC_INNER_PRODUCT if cosine else faiss.METRIC_L2
     structure = faiss.index_factory(dim, "HNSW32" if backend == "hnsw" else _ivfpq(count, dim), metric)
     if backend == "hnsw":
@@ -29,8 +40,6 @@ def build(backend: str, points: Tensor, cosine: bool) -> Any:
 
 def _ivfpq(count: int, dim: int) -> str:
     """About 4√N lists and 4 dimensions per code; `np`: no polysemous training, which takes minutes."""
-    if count < 256:
-        raise InputError(f"an IVF-PQ index needs at least 256 images to learn its codes, got {count}: use exact search")
     lists = max(1, min(round(4 * math.sqrt(count)), count // 39))
     parts = max(part for part in range(1, max(1, dim // 4) + 1) if dim % part == 0)
     return f"IVF{lists},PQ{parts}np"

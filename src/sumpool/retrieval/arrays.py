@@ -12,6 +12,7 @@ from sumpool.errors import InputError
 Embeddings = Tensor | np.ndarray[Any, Any]
 Labels = Tensor | np.ndarray[Any, Any] | Sequence[Any]
 BLOCK = 1024  # embeddings, or pairs of them, held in float64 at a time: what fits the cache
+NUMBERS = "biuf"  # NumPy's kinds
 
 
 def checked(embeddings: Embeddings, name: str) -> Embeddings:
@@ -57,9 +58,47 @@ def blocks(embeddings: Embeddings) -> Iterator[tuple[slice, Tensor]]:
 
 
 def encode(*labels: Labels) -> list[Tensor]:
-    """Labels of any kind as integers from 0, in ascending order of the labels, that agree between the lists."""
-    arrays = [label.detach().cpu().numpy() if isinstance(label, Tensor) else np.asarray(label) for label in labels]
+    """Labels, numbers or texts, as integers from 0, in ascending order of the labels, that agree between the lists."""
+    arrays = [_label_array(label) for label in labels]
     if any(array.ndim != 1 for array in arrays):
         raise InputError(f"labels must be one per embedding, got shapes {[array.shape for array in arrays]}")
+    if len({array.dtype.kind in NUMBERS for array in arrays}) > 1:
+        raise InputError("labels of queries and gallery must be of one kind, got numbers and texts: none would match")
     codes = np.unique(np.concatenate(arrays), return_inverse=True)[1]
     return [torch.from_numpy(part) for part in np.split(codes, np.cumsum([len(array) for array in arrays])[:-1])]
+
+
+def _label_array(labels: Labels) -> np.ndarray[Any, Any]:
+    """Labels as an array, if all are numbers or all are texts; NumPy would make a text of a missing or other one."""
+    try:
+        array = labels.detach().cpu().numpy() if isinstance(labels, Tensor) else np.asarray(labels)
+        if array.dtype == object:
+            labels = array.tolist()
+            array = np.asarray(labels)
+    except ValueError as ragged:
+        raise InputError("labels must be one number or text per embedding, got lists of several lengths") from ragged
+    kind = array.dtype.kind
+    if (
+        kind not in NUMBERS + "US"
+        or (kind == "f" and np.isnan(array).any())
+        or (kind == "U" and not all(isinstance(label, str) for label in labels))
+    ):
+        raise InputError("labels must be all numbers or all texts, got NaN, None or a mixture: give each embedding one")
+    return array
+
+
+class Members:
+    """The items of every class, by ascending index."""
+
+    def __init__(self, codes: Tensor, classes: int) -> None:
+        self.order = codes.argsort(stable=True)
+        self.count = torch.bincount(codes, minlength=classes)
+        self.start = self.count.cumsum(0) - self.count
+
+    def of(self, query: Tensor, codes: Tensor, drop_self: bool) -> Tensor:
+        """The positives (n,P) of the queries by ascending index, -1 where there are no more."""
+        code = codes[query]
+        place = torch.arange(int(self.count[code].max()))
+        there = place < self.count[code][:, None]
+        member = self.order[(self.start[code][:, None] + place).where(there, 0)].where(there, -1)
+        return member.where(member != query[:, None], -1) if drop_self else member

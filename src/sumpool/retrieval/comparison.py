@@ -12,6 +12,7 @@ BLAS, the chunk or the thread count.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Literal, get_args
 
 import torch
@@ -19,9 +20,11 @@ from torch import Tensor
 
 from sumpool.errors import InputError
 from sumpool.retrieval.arrays import BLOCK, Embeddings, blocks, checked, norms, take
+from sumpool.retrieval.copies import Copies, first_copies
 
 Distance = Literal["cosine", "euclidean"]
 CONCENTRATED = 0.5  # squared length of the mean unit vector above which cosines are better taken around the mean
+COPIED = 2  # average number of equal embeddings above which they are ranked together
 
 
 class Gallery:
@@ -43,6 +46,12 @@ class Gallery:
         self.plain = self.cosine and float(self.centre.square().sum()) < CONCENTRATED
         self.scale = 1.0 if self.plain else self.reach(self.embeddings, self.norms) or 1.0
         self.columns = self.operand(self.embeddings, self.norms, side=1)
+
+    @cached_property
+    def copies(self) -> Copies | None:
+        """The groups of equal embeddings, if there are so many that they should be ranked together."""
+        copies = Copies(first_copies(self.embeddings, self.norms))
+        return copies if copies.average > COPIED else None
 
     def _placed(self, block: Tensor, lengths: Tensor) -> Tensor:
         return block / lengths.where(lengths > 0, 1)[:, None] if self.cosine else block

@@ -54,12 +54,11 @@ class Index:
         backend: str = "exact",
         about: Record | None = None,
     ) -> None:
-        if backend not in approximate.BACKENDS:
-            raise InputError(f"backend must be one of {', '.join(approximate.BACKENDS)}, got {backend!r}")
         self.model, self.distance, self.backend, self.about = model, distance, backend, dict(about or {})
         self.embeddings = checked(embeddings, "embeddings")
         self.records = list(records)
         _one_record_each(self.embeddings, self.records)
+        approximate.require(backend, len(self.records))
         norms(self.embeddings, "embeddings")
         self._gallery: Gallery | None = None
         self._structure: Any = None
@@ -108,10 +107,13 @@ class Index:
 
         `expand` first replaces a query by the α-weighted mean of itself and so many neighbours; `rerank` orders the
         nearest 100 by k-reciprocal neighbours (scores stay cosines). `model` is checked against the index's.
+        `memory_mb` bounds the working memory of exact search.
         """
         self.check_model(model)
         if k < 1:
             raise InputError(f"k must be at least 1, got {k}")
+        if expand < 0:
+            raise InputError(f"expand must be a number of neighbours, or 0 for none, got {expand}")
         queries = checked(queries, "queries")
         if expand:
             queries = self._expanded(queries, expand, alpha, memory_mb)
@@ -136,13 +138,12 @@ class Index:
 
     def save(self, folder: str | Path, half: bool = False) -> None:
         """Write the folder, atomically; `half` stores float16, which doubles what fits on the disk."""
+        embeddings = _stored(self.embeddings, half)
         if self.backend != "exact":
             self._built()
         settings = {"model": self.model, "distance": self.distance, "backend": self.backend, "about": self.about}
-        embeddings = self.embeddings.numpy() if isinstance(self.embeddings, Tensor) else self.embeddings
         structure = None if self._structure is None else approximate.serialise(self._structure)
-        kind = np.float16 if half else np.float32
-        storage.write_folder(Path(folder), settings, embeddings.astype(kind, copy=False), self.records, structure)
+        storage.write_folder(Path(folder), settings, embeddings, self.records, structure)
 
     @classmethod
     def load(cls, folder: str | Path, model: str | None = None) -> "Index":
@@ -160,7 +161,8 @@ class Index:
         comparison = Comparison(queries, self._gallery)
         if self.backend == "exact":
             pieces = nearest(comparison, k, torch.arange(len(queries)), int(memory_mb * 2**20))
-            items = torch.cat([piece for _, piece in pieces])
+            at, found = (torch.cat(parts) for parts in zip(*pieces, strict=True))
+            items = found[at.argsort()]
         else:
             wide = min(WIDER * k, len(self))
             items = torch.from_numpy(approximate.shortlist(self._built(), self._points(queries), wide))
@@ -180,7 +182,8 @@ class Index:
         if self.distance != "cosine":
             raise InputError("query expansion is defined for cosines: make the index with distance='cosine'")
         items = self._nearest(queries, count, memory_mb).items
-        neighbours = take(self.embeddings, items.flatten()).view(*items.shape, -1)
+        neighbours = take(self.embeddings, items.clamp(min=0).flatten()).view(*items.shape, -1)
+        neighbours[items < 0] = 0  # what an approximate search did not find has no weight
         return expand_queries(_tensor(queries), neighbours, alpha)
 
     def _reranked(self, queries: Embeddings, hits: Hits, k: int) -> Hits:
@@ -210,3 +213,18 @@ def _one_record_each(embeddings: Embeddings, records: Sequence[Record]) -> None:
 
 def _tensor(embeddings: Embeddings) -> Tensor:
     return embeddings.float() if isinstance(embeddings, Tensor) else torch.from_numpy(np.array(embeddings, np.float32))
+
+
+def _stored(embeddings: Embeddings, half: bool) -> np.ndarray[Any, Any]:
+    """Embeddings in the type of a file, without a copy where they have it already."""
+    if isinstance(embeddings, Tensor):  # NumPy has no bfloat16
+        embeddings = (embeddings.float() if embeddings.dtype == torch.bfloat16 else embeddings).numpy()
+    kind = np.float16 if half else np.float32
+    with np.errstate(over="ignore"):
+        stored = embeddings.astype(kind, copy=False)
+    if not np.isfinite([stored.min(), stored.max()]).all():
+        raise InputError(
+            f"embeddings must be within ±{np.finfo(kind).max:.3g} to be stored as {kind.__name__}, "
+            f"got {embeddings.min():.3g} to {embeddings.max():.3g}: scale them{', or save without half' * half}"
+        )
+    return stored

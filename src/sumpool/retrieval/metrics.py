@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from sumpool.errors import InputError
-from sumpool.retrieval.arrays import Embeddings, Labels, encode
+from sumpool.retrieval.arrays import Embeddings, Labels, Members, encode
 from sumpool.retrieval.clustering import cluster_agreement
 from sumpool.retrieval.comparison import Comparison, Distance, Gallery
 from sumpool.retrieval.counting import positive_ranks
@@ -57,9 +57,10 @@ def retrieval_metrics(
     """Rank the gallery for every query and score where the items with the query's label are.
 
     Without a gallery the queries are ranked among themselves, each without itself. Embeddings are tensors or arrays
-    (N,D), also memory-mapped, in any floating-point type; labels are one per embedding, of any kind. The scores are
-    those of `sumpool.retrieval.scores` and, on request, `nmi` and `ami` of a k-means clustering of the queries.
-    Ties are broken by the lowest index. Working memory beyond the embeddings and a float32 copy is `memory_mb`.
+    (N,D), also memory-mapped, in any floating-point type; labels are numbers or texts, one per embedding. The scores
+    are those of `sumpool.retrieval.scores` and, on request, `nmi` and `ami` of a k-means clustering of the queries.
+    Ties are broken by the lowest index. Beyond the embeddings and a float32 copy, the working memory is `memory_mb` for
+    queries with many positives; those with up to `FEW` are counted in tiles of a fixed size, some 150 MB at most.
 
     >>> x = torch.tensor([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0], [0.8, 0.2]])
     >>> result = retrieval_metrics(x, [0, 0, 1, 1], metrics=["p@1", "map@r", "r@3"])
@@ -72,7 +73,7 @@ def retrieval_metrics(
     else:
         comparison = Comparison(queries, Gallery(gallery, distance))
     codes = _codes(queries, labels, gallery, gallery_labels)
-    members = _Members(codes[-1], classes=1 + max(int(code.max()) for code in codes))
+    members = Members(codes[-1], classes=1 + max(int(code.max()) for code in codes))
     positives = members.count[codes[0]] - int(comparison.among_themselves)
     per_query = {name: torch.full((len(positives),), torch.nan, dtype=torch.float64) for name in ranked}
     limits = _limits(ranked.values(), positives)
@@ -85,23 +86,6 @@ def retrieval_metrics(
     return result
 
 
-class _Members:
-    """The gallery items of every class, by ascending index."""
-
-    def __init__(self, codes: Tensor, classes: int) -> None:
-        self.order = codes.argsort(stable=True)
-        self.count = torch.bincount(codes, minlength=classes)
-        self.start = self.count.cumsum(0) - self.count
-
-    def of(self, query: Tensor, codes: Tensor, drop_self: bool) -> Tensor:
-        """The positives (n,P) of the queries by ascending index, -1 where there are no more."""
-        code = codes[query]
-        place = torch.arange(int(self.count[code].max()))
-        there = place < self.count[code][:, None]
-        member = self.order[(self.start[code][:, None] + place).where(there, 0)].where(there, -1)
-        return member.where(member != query[:, None], -1) if drop_self else member
-
-
 def _limits(scores: Collection[Score], positives: Tensor) -> Tensor:
     """Ranks (Q,2) up to which the first and the other positives of every query need to be known."""
     every = [positives.double() if score.every is None else torch.full((), score.every).double() for score in scores]
@@ -111,23 +95,27 @@ def _limits(scores: Collection[Score], positives: Tensor) -> Tensor:
 
 
 def _ranks(
-    comparison: Comparison, codes: list[Tensor], members: _Members, positives: Tensor, limits: Tensor, memory: int
+    comparison: Comparison, codes: list[Tensor], members: Members, positives: Tensor, limits: Tensor, memory: int
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Queries and the ascending ranks of their positives; ranks beyond the limits may be infinite.
 
-    Queries with few positives are counted, the others get their nearest neighbours; the ranks are the same.
+    Queries with few positives are counted, unless the gallery is full of copies; the others get their nearest
+    neighbours; the ranks are the same.
     """
     alone = comparison.among_themselves
     few = ((positives > 0) & (positives <= FEW)).nonzero().squeeze(1)
-    if len(few):
-        yield few, positive_ranks(comparison, few, members.of(few, codes[0], alone), limits[few])
     many = (positives > FEW).nonzero().squeeze(1)
-    k = int(limits[many].max().clamp(max=len(comparison.columns))) if len(many) else 0
-    for at, neighbours in nearest(comparison, k, many, memory):
-        query = many[at]
-        hit = codes[-1][neighbours] == codes[0][query][:, None]
-        rank = torch.arange(1, neighbours.shape[1] + 1).double().where(hit, torch.inf)
-        yield query, rank.sort(1).values[:, : int(positives[query].max())]
+    selected = [few, many]
+    if comparison.gallery.copies is None and len(few):
+        yield few, positive_ranks(comparison, few, members.of(few, codes[0], alone), limits[few])
+        selected = [many]
+    for queries in selected:
+        k = int(limits[queries].max().clamp(max=len(comparison.columns))) if len(queries) else 0
+        for at, neighbours in nearest(comparison, k, queries, memory):
+            query = queries[at]
+            hit = codes[-1][neighbours] == codes[0][query][:, None]
+            rank = torch.arange(1, neighbours.shape[1] + 1).double().where(hit, torch.inf)
+            yield query, rank.sort(1).values[:, : int(positives[query].max())]
 
 
 def _codes(

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from sumpool.retrieval.comparison import Comparison, full_precision
+from sumpool.retrieval.copies import Copies, first_copies
 
 ROWS = 256  # queries at a time: more do not make the product faster, fewer keep it in the cache
 MANY = 16  # how much more a pair costs alone than in a product
@@ -18,25 +19,55 @@ LAST = 2**32 - 1
 
 
 @torch.no_grad()
-def nearest(comparison: Comparison, k: int, query: Tensor, memory: int) -> Iterator[tuple[slice, Tensor]]:
-    """Successive pieces of the neighbours of the queries `query`, nearest first, with their place in it.
+def nearest(comparison: Comparison, k: int, query: Tensor, memory: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """Successive pieces of the neighbours of the queries `query`, nearest first, with their places in it.
 
     A query does not see itself when the queries are the gallery; k is cut to what the gallery has. `memory` bounds
     the working memory in bytes.
     """
-    columns = comparison.columns
-    k = min(k, len(columns) - comparison.among_themselves)
+    copies, alone = comparison.gallery.copies, comparison.among_themselves
+    k = min(k, len(comparison.columns) - alone)
     # Worst case per score: itself and, where everything ties, a mask, two indices and a sorted float64 copy.
-    size = max(1, min(len(query), memory // (48 * len(columns)), ROWS))
+    size = max(1, min(len(query), memory // (48 * len(comparison.columns)), ROWS))
+    if copies is None:
+        order, columns = torch.arange(len(query)), comparison.columns
+    else:  # equal queries side by side, and one item for all its copies
+        first = copies.first if alone else first_copies(comparison.queries, comparison.norms)
+        order, columns = first[query].argsort(), comparison.columns[copies.distinct]
     buffer = torch.empty(size, len(columns), dtype=torch.float32)
     for start in range(0, len(query), size):
-        piece = query[start : start + size]
-        with full_precision():
-            scores = torch.mm(comparison.rows[piece], columns.T, out=buffer[: len(piece)])
-        if comparison.among_themselves:
-            scores[torch.arange(len(piece)), piece] = -torch.inf
-        values, items = _candidates(scores, k, comparison.tolerance)
-        yield slice(start, start + len(piece)), _settled(comparison, piece, values, items)[:, :k]
+        at = order[start : start + size]
+        piece = query[at]
+        if copies is None:
+            scores = _product(comparison, piece, columns, buffer)
+            if alone:
+                scores[torch.arange(len(piece)), piece] = -torch.inf
+            values, items = _candidates(scores, k, comparison.tolerance)
+            yield at, _settled(comparison, piece, values, items)[0][:, :k]
+        else:
+            own, row = first[piece].unique(return_inverse=True)
+            ranking = _ranked(comparison, copies, k + alone, own, _product(comparison, own, columns, buffer))[row]
+            yield at, _without(piece, ranking) if alone else ranking
+
+
+def _product(comparison: Comparison, query: Tensor, columns: Tensor, buffer: Tensor) -> Tensor:
+    with full_precision():
+        return torch.mm(comparison.rows[query], columns.T, out=buffer[: len(query)])
+
+
+def _ranked(comparison: Comparison, copies: Copies, k: int, query: Tensor, scores: Tensor) -> Tensor:
+    """The k nearest items, a query itself among them, from the scores of the distinct ones."""
+    groups = min(k, scores.shape[1])  # enough even if each is one item: of tied groups, the first begins first
+    values, group = _candidates(scores, groups, comparison.tolerance)
+    items, tied = _settled(comparison, query, values, copies.distinct[group])
+    return copies.ranked(items[:, :groups], tied[:, :groups], k)
+
+
+def _without(query: Tensor, ranking: Tensor) -> Tensor:
+    """Each ranking without its query, or without its last item if the query is not in it."""
+    keep = ranking != query[:, None]
+    keep[keep.all(1), -1] = False
+    return ranking[keep].view(len(query), -1)
 
 
 def _candidates(scores: Tensor, k: int, tolerance: float) -> tuple[Tensor, Tensor]:
@@ -78,11 +109,11 @@ def _sorted(values: Tensor, items: Tensor) -> tuple[Tensor, Tensor]:
     return (bits ^ ((bits >> 31) & 0x7FFFFFFF)).view(torch.float32), LAST - (keys & LAST)
 
 
-def _settled(comparison: Comparison, query: Tensor, values: Tensor, items: Tensor) -> Tensor:
+def _settled(comparison: Comparison, query: Tensor, values: Tensor, items: Tensor) -> tuple[Tensor, Tensor]:
     """Put runs of items whose float32 scores are too close to tell apart into float64 order, ties by ascending item.
 
     Where most are (crowded embeddings of thousands of dimensions), a float64 product leaves but a few to compare one by
-    one.
+    one. Also tells which items tie with the one before.
     """
     row, place, run = _close(values, comparison.tolerance)
     if len(row) * MANY > len(query) * len(comparison.columns):
@@ -91,9 +122,12 @@ def _settled(comparison: Comparison, query: Tensor, values: Tensor, items: Tenso
         values, items = fine.gather(1, sorting), items.gather(1, sorting)
         row, place, run = _close(values, comparison.fine_tolerance)
     item = items[row, place]
-    order = np.lexsort((item.numpy(), -comparison.exact(query[row], item).numpy(), run.numpy()))
-    items[row, place] = item[torch.from_numpy(order)]
-    return items
+    exact = comparison.exact(query[row], item)
+    order = torch.from_numpy(np.lexsort((item.numpy(), -exact.numpy(), run.numpy())))
+    items[row, place], exact = item[order], exact[order]
+    tied = torch.zeros(items.shape, dtype=torch.bool)
+    tied[row[1:], place[1:]] = (exact[1:] == exact[:-1]) & (run[1:] == run[:-1])
+    return items, tied
 
 
 def _close(values: Tensor, tolerance: float) -> tuple[Tensor, Tensor, Tensor]:

@@ -61,7 +61,7 @@ def reciprocal_rank(ranks: Tensor, positives: Tensor) -> Tensor:
     return 1 / ranks[:, 0]
 
 
-def recall_at(k: int) -> Callable[[Tensor, Tensor], Tensor]:
+def recall_at(k: float) -> Callable[[Tensor, Tensor], Tensor]:
     """R@k."""
     return lambda ranks, positives: (ranks[:, 0] <= k).double()
 
@@ -81,5 +81,6 @@ def find_score(name: str) -> Score:
     if name in SCORES:
         return SCORES[name]
     if match := re.fullmatch(r"r@([1-9]\d*)", name):
-        return Score(recall_at(int(match[1])), first=int(match[1]))
+        k = min(float(match[1]), 2.0**53)  # beyond every gallery, but not the infinite rank of what was not found
+        return Score(recall_at(k), first=k)
     raise InputError(f"unknown metric {name!r}: {hint(name, [*SCORES, 'r@1', 'r@10', *CLUSTERING])}")

@@ -18,6 +18,7 @@ from sumpool.errors import InputError
 
 FORMAT = 1
 MANIFEST = "index.json"
+SETTINGS = {"model": str, "distance": str, "backend": str, "about": dict}
 OWN_FILE = re.compile(r"(embeddings|records|structure|index)-[0-9a-f]{8}\.(npy|json|faiss)")
 
 
@@ -32,6 +33,15 @@ class Stored(NamedTuple):
     """A serialised approximate index."""
 
 
+def check_place(folder: Path) -> None:
+    """Refuse a place where an index cannot be, or would mix with other files."""
+    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not there.is_dir():
+        raise InputError(f"{there} is a file, not a folder: choose another place for the index")
+    if there == folder and any(folder.iterdir()) and not (folder / MANIFEST).exists() and not _own_files(folder):
+        raise InputError(f"{folder} is neither empty nor an index: choose another folder")
+
+
 def write_folder(
     folder: Path,
     settings: Mapping[str, Any],
@@ -40,9 +50,8 @@ def write_folder(
     structure: bytes | None,
 ) -> None:
     """Save, atomically: an existing index in the folder stays whole until the new one is."""
+    check_place(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    if any(folder.iterdir()) and not (folder / MANIFEST).exists() and not _own_files(folder):
-        raise InputError(f"{folder} is neither empty nor an index: choose another folder")
     token = secrets.token_hex(4)
     files = {"embeddings": f"embeddings-{token}.npy", "records": f"records-{token}.json"}
     _write(folder / files["embeddings"], embeddings)
@@ -72,6 +81,8 @@ def read_folder(folder: Path) -> Stored:
         files = settings.pop("files")
         if not all(OWN_FILE.fullmatch(name) for name in files.values()):
             raise ValueError(f"it names foreign files {sorted(files.values())}")
+        if {name: type(value) for name, value in settings.items()} != SETTINGS:
+            raise ValueError(f"its settings must be {', '.join(SETTINGS)}, got {', '.join(settings)}")
         embeddings = np.load(folder / files["embeddings"], mmap_mode="r", allow_pickle=False)
         records = json.loads((folder / files["records"]).read_text())
         structure = (folder / files["structure"]).read_bytes() if "structure" in files else None

@@ -3,7 +3,8 @@
 A study is a function `study(call) -> Outcome` in a file of its own, with the command, the claim of the text, the
 setting and what was measured at the head of that file. `run_study` calls it and writes, next to the study's figures,
 
-results.json   the numbers: per method `{"map@r": {"mean": …, "ci95": [low, high]}, …}` and `"difference"` likewise
+results.json   the numbers: per method `{"map@r": {"mean": …, "ci95": [low, high]}, …}` and `"difference"`, of the two
+               methods that the claim is about, likewise; `"differences"` where more are compared
 README.md      one page: the head of the file, the result, the verdict, command and duration
 """
 
@@ -21,6 +22,8 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import torch
 
 from sumpool.errors import InputError
+from sumpool.evaluation.tally import spell
+from sumpool.registry import lookup
 
 SCALES = ("smoke", "cpu", "paper")
 Verdict: TypeAlias = Literal["reproduced", "partly reproduced", "not reproduced"]
@@ -36,8 +39,9 @@ class Call:
     jobs: int = 1
 
     def __post_init__(self) -> None:
-        if self.scale not in SCALES:
-            raise InputError(f"scale must be one of {', '.join(SCALES)}, got {self.scale!r}")
+        lookup("scale", dict.fromkeys(SCALES), self.scale)
+        if self.jobs < 1:
+            raise InputError(f"jobs must be at least 1, got {self.jobs}")
 
     @property
     def work(self) -> Path:
@@ -99,7 +103,7 @@ def page(study: Study, scale: str, outcome: Outcome, seconds: float) -> str:
 
 **Verdict: {outcome.verdict}.** {outcome.reason}
 
-It took {duration(seconds)} ({machine}); its numbers are in [results.json](results.json).
+It took {spell(seconds)} ({machine}); its numbers are in [results.json](results.json).
 """
 
 
@@ -109,17 +113,8 @@ def overview(folder: Path) -> str:
     for path in sorted(folder.glob("*/results.json")):
         found, name = json.loads(path.read_text()), path.parent.name
         entry = {"study": f"[{name}]({name}/README.md)", "verdict": found["verdict"], "found": found["reason"]}
-        rows.append({**entry, "scale": found["scale"], "took": duration(found["seconds"])})
+        rows.append({**entry, "scale": found["scale"], "took": spell(found["seconds"])})
     return f"# Studies\n\n{markdown_table(rows)}\n"
-
-
-def duration(seconds: float) -> str:
-    """Seconds for people.
-
-    >>> duration(42), duration(3700)
-    ('42 s', '62 min')
-    """
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
 def markdown_table(rows: Sequence[Mapping[str, Any]]) -> str:

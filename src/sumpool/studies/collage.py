@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from PIL import Image
-from safetensors.torch import save_file
+from safetensors.torch import save
 
 from sumpool.data import load_dataset
 from sumpool.data.balanced import rows_of_classes
@@ -21,6 +21,7 @@ from sumpool.embedder import Embedder
 from sumpool.evaluation.engines import Trial, run_trials
 from sumpool.evaluation.statistics import compare
 from sumpool.evaluation.trial import load_embedded
+from sumpool.files import write_atomically
 from sumpool.studies.base import Call, Outcome, Verdict, markdown_table
 from sumpool.studies.collage_figures import draw_scores, draw_weights
 from sumpool.studies.comparison import Runs, per_query, shown, summarise
@@ -135,15 +136,19 @@ def run_folder(work: Path, name: str, config: TrainConfig) -> Path:
 
 
 def pretrained(config: TrainConfig, work: Path) -> Path:
+    """Weights file of a backbone, trained in a folder of its own among the trainings of a study."""
+    return trained_backbone(config, run_folder(work, "pretraining", config))
+
+
+def trained_backbone(config: TrainConfig, folder: Path) -> Path:
     """Weights file of a backbone trained by this very loop; trained, continued or taken as it is."""
-    folder = run_folder(work, "pretraining", config)
     path = folder / "backbone.safetensors"
     if not path.exists():
         run = start(folder, config, resume=(folder / CONFIG).exists())
         run.fit()
         if run.interrupted:
             raise KeyboardInterrupt
-        save_file(Embedder.load(folder / BEST).backbone.state_dict(), path)
+        write_atomically(path, save(Embedder.load(folder / BEST).backbone.state_dict()))
     return path
 
 

@@ -43,19 +43,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from safetensors.torch import save
-
 from sumpool.data import load_dataset
 from sumpool.errors import InputError
 from sumpool.evaluation.engines import run_trials
 from sumpool.evaluation.trial import load_embedded
+from sumpool.studies.collage import trained_backbone
 from sumpool.studies.comparison import summarise
 from sumpool.studies.demo_report import report
 from sumpool.studies.demo_search import Search, search
-from sumpool.training.checkpoint import write_atomically
 from sumpool.training.config import TrainConfig
-from sumpool.training.run import BEST, CONFIG
-from sumpool.training.start import start
+from sumpool.training.run import BEST
 
 RESULTS, REPORT = "results.json", "report.html"
 SHIFTED: dict[str, Any] = {"augment": "shift", "flip": 0.0}  # a mirrored letter is another letter
@@ -89,11 +86,12 @@ def demo(
     out: Path, seeds: int = 5, jobs: int | None = None, size: Size = FULL, say: Callable[[str], None] = print
 ) -> Demo:
     """Run the demo in a folder, or what is left of it; `jobs` trainings run side by side (default: one per core)."""
-    if seeds < 1:
-        raise InputError(f"seeds must be at least 1, got {seeds}")
+    for name, value in (("seeds", seeds), ("jobs", jobs)):
+        if value is not None and value < 1:
+            raise InputError(f"{name} must be at least 1, got {value}")
     started = time.perf_counter()
     say(f"1/4 A small network learns single letters and symbols ({size.pretraining} steps).")
-    backbone = pretrained(out / "pretraining", size)
+    backbone = trained_backbone(pretraining(size), out / "pretraining")
     say(f"2/4 From there, {seeds} trainings with average pooling and {seeds} with GSP ({size.steps} steps each).")
     configs = [methods(size, backbone, seed) for seed in range(seeds)]
     folders = {name: [out / "runs" / f"{name.lower()}-{seed}" for seed in range(seeds)] for name in configs[0]}
@@ -112,20 +110,8 @@ def demo(
     return Demo(results, out / REPORT, found)
 
 
-def pretrained(folder: Path, size: Size) -> Path:
-    """Weights of a network that tells single letters and symbols of the training classes apart."""
-    weights = folder / "backbone.safetensors"
-    if not weights.exists():
-        training = start(folder, pretraining(size), resume=(folder / CONFIG).exists())
-        training.fit()
-        if training.interrupted:
-            raise KeyboardInterrupt
-        write_atomically(weights, save(training.embedder.backbone.state_dict()))
-    return weights
-
-
 def pretraining(size: Size) -> TrainConfig:
-    """Classification of single letters and symbols; same seed and classes, so the same splits as the collages."""
+    """Classification of the training classes' single letters and symbols; same seed, so the same splits as collages."""
     return TrainConfig(
         dataset="glyphs",
         data_settings={"classes": size.classes, "per_class": 3 * size.per_class, "background": True},

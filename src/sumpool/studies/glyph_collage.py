@@ -12,8 +12,8 @@ single training letters and symbols for 400 steps, then 300 steps of 16 × 4 ima
 
 Measured: GSP is 7.0 [4.6, 9.5] points of MAP@R above GAP with C2 and 6.4 [4.8, 8.1] with PNCA; L_ZS adds nothing (−0.5
 [−3.1, 2.0] and 0.1 [−1.5, 1.7]). GSP is above most poolings and not the best: with one seed, DeLF's learned attention,
-GeM over what GSP keeps, and NetVLAD of 8192 dimensions score higher. All are far from the letter alone (46). The time
-below is the sum of the trainings' times, which ran on a busy machine.
+GeM over what GSP keeps, and, with C2, NetVLAD of 8192 dimensions score higher. All are far from the letter alone (46).
+The time below is the sum of the trainings' times, which ran on a busy machine.
 """
 
 from typing import Any

@@ -61,7 +61,12 @@ def gsp_ablations(call: Call) -> Outcome:
     checks = judge(results, tables, plan)
     draw_panels(panels(results, tables["effects"], plan), call.out / "ablations.png")
     return Outcome(
-        {**results, "difference": tables, "checks": checks},
+        {
+            **results,
+            "difference": {"map@r": tables["components"]["GSP − neither"]},
+            "differences": tables,
+            "checks": checks,
+        },
         body(results, tables, plan),
         judged(checks),
         reason(checks, tables),

@@ -20,7 +20,9 @@ def scored_part(call: Call) -> Part:
 
 def gsp_setting(call: Call, method: str = "C2+GSP") -> TrainConfig:
     """The training of a method, by its published name."""
-    given: dict[str, Any] = {"dataset": "cub"} if call.scale == "paper" else letters_among_symbols(call)
+    given: dict[str, Any] = (
+        {"dataset": "cub", "data_root": call.data_root} if call.scale == "paper" else letters_among_symbols(call)
+    )
     return TrainConfig.from_dict(expand(parse_method(method), "tuning", given))
 
 

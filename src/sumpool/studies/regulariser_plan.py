@@ -84,6 +84,7 @@ def setting(call: Call) -> TrainConfig:
     if call.scale == "paper":
         return TrainConfig(
             "cub",
+            call.data_root,
             validate_on="fold",
             backbone="bn_inception",
             weights="pretrained",

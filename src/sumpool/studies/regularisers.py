@@ -56,7 +56,9 @@ def regularisers(call: Call) -> Outcome:
     checks = judge(grid, plan, gains, far)
     draw_panels(loss_panels(gains, plan.losses), call.out / "losses.png")
     draw_panels([*dimension_panels(results, plan), *sweep_panels(sweep, plan)], call.out / "sweeps.png")
-    numbers = {**results, "difference": {**sweep, **gains, **far}, "geometry": geometry, "checks": checks}
+    difference = {"r@1": gains[f"{FIRST} far-push − {FIRST} none"]}
+    differences = {**sweep, **gains, **far}
+    numbers = {**results, "difference": difference, "differences": differences, "geometry": geometry, "checks": checks}
     return Outcome(numbers, body(results, plan.losses, gains, geometry), judged(checks), reason(gains, far, checks))
 
 

@@ -70,8 +70,11 @@ def tokens(call: Call) -> Outcome:
     results = {str(margin): compared(methods) for margin, methods in trials.items()}
     firsts = {margin: {name: geometry(some[0]) for name, some in methods.items()} for margin, methods in trials.items()}
     draw(firsts, call.out / "tokens.png")
+    others = {f"margin {margin}": found for margin, found in results.items() if margin != str(MARGIN)}
     return Outcome(
-        results, body(results), *verdict({margin: found["difference"]["map@r"] for margin, found in results.items()})
+        {**results[str(MARGIN)], **others},
+        body(results),
+        *verdict({margin: found["difference"]["map@r"] for margin, found in results.items()}),
     )
 
 

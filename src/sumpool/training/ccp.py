@@ -26,13 +26,12 @@ from sumpool.embedder.normalisation import NORMALISATIONS
 from sumpool.errors import InputError
 from sumpool.losses import ClassProxies, Objective
 from sumpool.ops.k_center import greedy_k_center
-from sumpool.registry import lookup, nearest
+from sumpool.registry import check_settings, lookup
 from sumpool.training.config import TrainConfig
 from sumpool.training.processes import shared
 from sumpool.training.proxy_pool import Pool, embed_pool
 
 POOLS = {"cub": 12, "cars": 12, "inshop": 7, "sop": 7}
-SETTINGS = ("pull", "patience", "min_delta", "pool")
 
 
 class Selection(NamedTuple):
@@ -160,10 +159,9 @@ def create_ccp(
     """The alternation that a configuration asks for; None without ccp in its chain of losses."""
     if "ccp" not in config.loss.split("/"):
         return None
-    for name in config.ccp_settings:
-        if name not in SETTINGS:
-            raise InputError(f"ccp_settings has no {name!r}: {nearest(name, SETTINGS)}")
     preset = {"pool": lookup("preset", POOLS, config.preset)} if config.preset else {}
     assert objective.proxies is not None
     draw = partial(embed_pool, embedder, train, seed=config.seed + 1, workers=config.readers, bad=config.bad_images)
-    return CCP(embedder, objective.proxies, optimizer, draw, **preset | config.ccp_settings)
+    build = partial(CCP, embedder, objective.proxies, optimizer, draw)
+    check_settings("ccp", build, config.ccp_settings)
+    return build(**preset | config.ccp_settings)

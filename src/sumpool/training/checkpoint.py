@@ -5,7 +5,6 @@ metadata. Nothing is ever unpickled.
 """
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,22 +15,9 @@ from safetensors.torch import save
 from torch import Tensor
 
 from sumpool.errors import InputError
+from sumpool.files import write_atomically
 
 TENSOR = "tensor"
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Replace a file by a complete new one: written beside it, flushed to the disk, then renamed."""
-    part = path.with_name(f"{path.name}.part")
-    try:
-        with open(part, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
-    except OSError as reason:
-        part.unlink(missing_ok=True)
-        raise InputError(f"cannot write {path}: {reason.strerror}; what was there before is intact") from reason
 
 
 def save_state(path: Path, state: Mapping[str, Any]) -> None:

@@ -1,5 +1,6 @@
 """Everything that decides a training run, in one record: what `config.yaml` in a run folder holds."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
@@ -7,7 +8,15 @@ from typing import Any, Literal
 import yaml
 
 from sumpool.errors import InputError
-from sumpool.registry import nearest
+from sumpool.registry import check_type, nearest
+
+# What else decides the keyword arguments of a component: names that its settings may not hold.
+TAKEN = {
+    "data_settings": {"name": "dataset", "root": "data_root"},
+    "backbone_settings": {"name": "backbone"}
+    | {name: name for name in ("weights", "freeze_batchnorm", "freeze", "checkpointing")},
+    "pooling_settings": {"name": "pooling", "in_features": "backbone", "dim": "dim"},
+}
 
 
 @dataclass(frozen=True)
@@ -29,7 +38,8 @@ class TrainConfig:
         freeze_batchnorm: keep BatchNorm statistics and affine parts as they are
         freeze: how many blocks of the backbone are not trained, or "all"
         checkpointing: recompute activations in the backward pass to save memory
-        cache: folder where the local features of a backbone with freeze all are kept; they are computed once
+        cache: folder where the local features of a backbone with freeze all are kept; they are computed once, in
+            float32 whatever the precision of the training
         cache_views: augmented views of each training image in the cache; 0 keeps one, transformed as in testing
         cache_dtype: "float32", or "float16" for half the size
         cache_gb: most gigabytes the cache may take; entries of other runs are removed, the longest unused first
@@ -126,12 +136,23 @@ class TrainConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        for entry in fields(self):
+            check_type(entry.name, getattr(self, entry.name), entry.type)
+        for name, taken in TAKEN.items():
+            for key in taken.keys() & (getattr(self, name) or {}).keys():
+                raise InputError(f"{name} cannot hold {key!r}: the setting {taken[key]!r} decides it")
+        if not 0 <= self.seed < 2**63:
+            raise InputError(f"seed must be at least 0 and below 2^63, got {self.seed}")
+        if len(self.betas) != 2 or not all(0 <= beta < 1 for beta in self.betas):
+            raise InputError(f"betas must be two numbers in [0, 1), got {self.betas}")
         at_least = {"steps": 1, "validate_every": 1, "patience": 1, "chunk": 0, "warmup": 0, "plateau_patience": 0}
         at_least |= {"lr": 0, "weight_decay": 0, "clip_norm": 0, "checkpoint_every": 0, "workers": 0}
         at_least |= {"cache_views": 0, "cache_gb": 0} | ({} if self.dim is None else {"dim": 1})
         for name, low in at_least.items():
             if not getattr(self, name) >= low:
                 raise InputError(f"{name} must be at least {low}, got {getattr(self, name)}")
+        if self.lr == math.inf:
+            raise InputError("lr must be finite, got inf")
         if not 0 <= self.ema < 1:
             raise InputError(f"ema must be in [0, 1), got {self.ema}")
         if not 0 < self.plateau_factor < 1:

@@ -21,7 +21,7 @@ import numpy as np
 
 from sumpool.data.record import Array, Source
 from sumpool.errors import InputError
-from sumpool.training.checkpoint import write_atomically
+from sumpool.files import write_atomically
 
 ABOUT, FEATURES, ROWS = "about.json", "features.bin", "rows.bin"
 ROW = np.dtype([("stamp", "<u8"), ("checksum", "<u4")])

@@ -23,7 +23,7 @@ from sumpool.embedder.storage import backbone_config, fingerprint
 from sumpool.errors import InputError
 from sumpool.training.config import TrainConfig
 from sumpool.training.feature_store import FeatureStore, make_room, stamp
-from sumpool.training.processes import Processes
+from sumpool.training.processes import Processes, anyone
 from sumpool.training.setup import Data
 from sumpool.types import Pooled
 
@@ -99,6 +99,8 @@ def cached(
             for store in stores:
                 store.reserve()
         _wait()
+        if anyone(not all(store.folder.is_dir() for store in stores), processes.device):
+            raise InputError(f"not every process sees {cache}: a cache needs a shared folder")
         for store, part in zip(stores, parts, strict=True):
             fill(store, part, backbone, config, processes)
     return [feature_set(part, store, config.seed) for part, store in zip(parts, stores, strict=True)]

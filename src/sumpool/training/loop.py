@@ -1,5 +1,6 @@
 """The training loop: step, validate, keep the best, stop early; every state of it can be saved and continued."""
 
+import json
 import math
 import time
 from collections.abc import Iterator
@@ -24,12 +25,15 @@ from sumpool.training.features import use_features
 from sumpool.training.optimiser import create_optimizer, set_learning_rate
 from sumpool.training.processes import Processes, agreed, anyone, shared
 from sumpool.training.progress import Progress
-from sumpool.training.run import BEST, LAST, Run
+from sumpool.training.run import BEST, CONFIG, LAST, Run
 from sumpool.training.step import Stepper
 from sumpool.training.stopping import stop_requests
 from sumpool.types import Batch
 
 METRICS = ("p@1", "p@r", "map@r")
+DIVERGED = "if it diverged, start a new run with a lower lr or a clip_norm such as 1"
+# Settings that do not decide what a step computes, but where, how safely and how often: others may continue a run.
+FREE = ("data_root", "cache", "cache_gb", "device", "workers", "bad_images", "checkpoint_every", "steps")
 
 
 class Training:
@@ -90,20 +94,32 @@ class Training:
             shared(tensor)
 
     def batches(self) -> Iterator[Batch]:
-        """Epoch after epoch."""
+        """Epoch after epoch, on all processes in step."""
         while True:
-            yield from self.loader
+            for batch in self.loader:
+                if self.config.bad_images == "skip":
+                    self.require_same_batch()
+                yield batch
+
+    def require_same_batch(self) -> None:
+        """Refuse that a process which could read nothing of its share of a batch has moved on to the next one."""
+        place, device = self.loader.epoch * len(self.loader) + self.loader.batch, self.processes.device
+        if anyone(place != agreed(place, device), device):
+            raise InputError(
+                f"after step {self.step} a process could read no image of its share of a batch: "
+                "repair the images that the warnings name, or train in one process"
+            )
 
     def train_on(self, batch: Batch) -> dict[str, Tensor]:
         """One step."""
         set_learning_rate(self.optimizer, self.lr, warming_up=self.step < self.config.warmup)
-        values = self.stepper(batch, None if self.ccp is None else self.ccp.adjust)
+        try:
+            values = self.stepper(batch, None if self.ccp is None else self.ccp.adjust)
+        except InputError as reason:
+            raise InputError(f"training failed at step {self.step + 1}: {reason}; {DIVERGED}") from reason
         self.step += 1
         if self.average is not None:
             self.average.update(self.embedder)
-        if not bool(values["total"].isfinite()):
-            parts = ", ".join(f"{name} {float(value):.3g}" for name, value in values.items())
-            raise InputError(f"the loss is not finite at step {self.step} ({parts}): lower lr or clip_norm and resume")
         return values
 
     def validate(self, values: dict[str, Tensor]) -> None:
@@ -135,6 +151,7 @@ class Training:
         """Everything the next step depends on."""
         return {
             "config": asdict(self.config),
+            "classes": self.data.train.classes,
             "embedder": self.embedder.state_dict(),
             "objective": self.objective.state_dict(),
             "optimizer": self.optimizer.state_dict(),
@@ -156,10 +173,14 @@ class Training:
 
     def resume(self) -> None:
         """Continue from the checkpoint, if one was written; a run killed before that starts again."""
-        if not (self.run.folder / LAST).exists():
+        there, device = (self.run.folder / LAST).exists(), self.processes.device
+        if anyone(there, device) and anyone(not there, device):
+            raise InputError(f"not every process sees {self.run.folder / LAST}: resuming needs a shared folder")
+        if not there:
             self.run.forget_after(0)
             return
         state = load_state(self.run.folder / LAST)
+        self.require_same(state)
         self.embedder.load_state_dict(state["embedder"])
         self.objective.load_state_dict(state["objective"])
         self.optimizer.load_state_dict(state["optimizer"])
@@ -173,6 +194,22 @@ class Training:
         self.step, self.lr = state["step"], state["lr"]
         (self.best_score, self.best_step), (self.stale, self.flat) = state["best"], state["patience"]
         self.run.forget_after(self.step)
+
+    def require_same(self, state: dict[str, Any]) -> None:
+        """Refuse a checkpoint of other settings or classes; it may lack what was not kept when it was written."""
+        kept, now = (json.loads(json.dumps(config)) for config in (state["config"], asdict(self.config)))
+        for name in now:
+            if name not in FREE and kept.get(name, now[name]) != now[name]:
+                raise InputError(
+                    f"the run was started with {name} {kept[name]}, {self.run.folder / CONFIG} now says {now[name]}: "
+                    "put the old value back, or start a new run"
+                )
+        classes = self.data.train.classes
+        if state.get("classes", classes) != classes:
+            raise InputError(
+                f"the run was started on {len(state['classes'])} training classes, {self.config.dataset} now gives "
+                f"{len(classes)} or others: put the old images back, or start a new run"
+            )
 
 
 def forward_model(embedder: Embedder, compiled: bool, processes: Processes) -> nn.Module:

@@ -1,7 +1,7 @@
 """The folder of a run: what was asked for, what happened, and what came out.
 
 config.yaml        the complete configuration; `sumpool train --config` repeats the run
-environment.json   versions, machine, seed, state of the code
+environment.json   command, versions, machine, state of the code
 metrics.jsonl      one line per log entry and validation
 summary.html       scores, curves and configuration on one page
 tensorboard/       the same curves for TensorBoard, if it is installed
@@ -22,8 +22,8 @@ import yaml
 
 from sumpool import __version__
 from sumpool.errors import InputError
+from sumpool.files import write_atomically
 from sumpool.training.board import Board
-from sumpool.training.checkpoint import write_atomically
 from sumpool.training.summary import summary_page
 
 CONFIG, ENVIRONMENT, METRICS, BEST, LAST = (
@@ -77,15 +77,18 @@ class Run:
         write_atomically(self.folder / SUMMARY, page.encode())
 
     def entries(self) -> list[dict[str, Any]]:
-        """What was logged; a line that a crash cut short is left out."""
+        """What was logged, up to a line that a crash cut short."""
         path = self.folder / METRICS
         lines = path.read_text().splitlines() if path.exists() else []
         found = []
         for line in lines:
             try:
-                found.append(json.loads(line))
+                entry = json.loads(line)
             except ValueError:
                 break
+            if not isinstance(entry, dict) or "step" not in entry:  # the beginning of one may be JSON too
+                break
+            found.append(entry)
         return found
 
     def forget_after(self, step: int) -> None:

@@ -8,6 +8,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from sumpool.backbones import create_backbone
+from sumpool.backbones.tokens import Tokens
 from sumpool.data import (
     CentreCrop,
     ClassBalanced,
@@ -20,7 +21,10 @@ from sumpool.data.transforms import Transform
 from sumpool.embedder import Embedder
 from sumpool.errors import InputError
 from sumpool.losses import Objective, create_objective
+from sumpool.losses.chain import parse_chain
+from sumpool.losses.zero_shot import required
 from sumpool.pooling import create_pooling
+from sumpool.pooling.base import Pooling
 from sumpool.training.config import TrainConfig
 from sumpool.training.processes import Processes
 from sumpool.types import Preprocessing
@@ -44,11 +48,25 @@ def create_embedder(config: TrainConfig, dataset: Dataset) -> Embedder:
         checkpointing=config.checkpointing,
         **config.backbone_settings,
     )
+    if isinstance(backbone, Tokens) != dataset.records[0].is_tokens:
+        raise InputError(
+            f"backbone tokens and sets of tokens belong together, got {config.backbone} for {dataset.name}: "
+            "choose another backbone or dataset"
+        )
     if dataset.preprocessing is not None:
         own = dataset.preprocessing
         backbone.preprocessing = replace(backbone.preprocessing, size=own.size, resize=own.resize)
     pooling = create_pooling(config.pooling, backbone.out_features, config.dim, **config.pooling_settings)
+    if "zsr" in parse_chain(config.loss):
+        require_attributes(pooling)
     return Embedder(backbone, pooling, config.normalize)
+
+
+@torch.no_grad()
+def require_attributes(pooling: Pooling) -> None:
+    """Refuse a pooling without attributes now, not in the first step; it pools a map of zeros to tell."""
+    required(pooling.eval()(torch.zeros(1, pooling.in_features, 7, 7)).attributes)
+    pooling.train()
 
 
 def join_batchnorms(config: TrainConfig, embedder: Embedder, processes: Processes) -> None:

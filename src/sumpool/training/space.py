@@ -40,11 +40,14 @@ class Range:
             raise InputError(f"a logarithmic range needs low > 0 and takes no step, got {self}")
         if self.step is not None and self.step <= 0:
             raise InputError(f"the step of a range must be above 0, got {self.step}")
+        if not self.whole:  # also an end that was written without a point: it shows what the numbers between will be
+            object.__setattr__(self, "low", float(self.low))
+            object.__setattr__(self, "high", float(self.high))
 
     @property
     def whole(self) -> bool:
         """Whether only integers are meant."""
-        return isinstance(self.low, int) and isinstance(self.high, int)
+        return all(isinstance(number, int) for number in (self.low, self.high, self.step or 1))
 
     @property
     def levels(self) -> tuple[Value, ...]:
@@ -114,5 +117,7 @@ def put(settings: Mapping[str, Any], point: Point) -> dict[str, Any]:
     result = dict(settings)
     for name, value in point.items():
         first, dot, rest = name.partition(".")
+        if dot and not isinstance(result.get(first) or {}, Mapping):
+            raise InputError(f"{first} has no parts, so there is no setting {name!r} to vary")
         result[first] = put(result.get(first) or {}, {rest: value}) if dot else value
     return result

@@ -1,10 +1,12 @@
 """One training step."""
 
+import math
 from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 
+from sumpool.errors import InputError
 from sumpool.losses import Objective
 from sumpool.training.chunks import backward_in_chunks
 from sumpool.types import Batch, Pooled
@@ -47,11 +49,21 @@ class Stepper:
         self.scaler.unscale_(self.optimizer)
         if adjust is not None:
             adjust()
-        if self.clip_norm:
-            values["gradient norm"] = nn.utils.clip_grad_norm_(self.trained, self.clip_norm)
+        values["gradient norm"] = nn.utils.clip_grad_norm_(self.trained, self.clip_norm or math.inf)
+        self.require_finite(values)
         self.scaler.step(self.optimizer)
         self.scaler.update()
         return values
+
+    def require_finite(self, values: dict[str, Tensor]) -> None:
+        """Refuse an update by a loss or gradient that is not finite: no later step would mend the weights."""
+        finite = values["total"].isfinite()
+        # A float16 gradient overflows now and then: the scaler leaves that step out and scales less.
+        if not self.scaler.is_enabled():
+            finite = finite & values["gradient norm"].isfinite()
+        if not bool(finite):
+            parts = ", ".join(f"{name} {float(value):.3g}" for name, value in values.items())
+            raise InputError(f"the loss or its gradient is not finite ({parts})")
 
     def embed(self, images: Tensor) -> Pooled:
         """The forward pass in the chosen precision."""

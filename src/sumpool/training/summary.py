@@ -4,8 +4,14 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
+import yaml
+
 from sumpool.training.curves import curve
 from sumpool.training.page import page
+
+WARNING = (
+    "Models were selected on the test set: these scores are too good, and only comparable with others of their kind."
+)
 
 
 def summary_page(name: str, score: str, entries: Sequence[dict[str, Any]], config: str, environment: str) -> str:
@@ -21,7 +27,9 @@ def summary_page(name: str, score: str, entries: Sequence[dict[str, Any]], confi
         for key in numbers
     ]
     scores = "".join(_score(key, best[key]) for key in numbers if "@" in key and key in best)
+    flattered = (yaml.safe_load(config) or {}).get("validate_on") == "test"
     sections = [
+        *([f'<p class="warning">{WARNING}</p>'] if flattered else []),
         f"<p>{_status(entries, best, score)}</p>",
         f"<dl>{scores}</dl>",
         f'<h2>Curves over the steps</h2>\n<div class="grid">{"".join(figures)}</div>',

@@ -19,6 +19,7 @@ from sumpool.data.dataset import Dataset
 from sumpool.data.pack import load_arrays
 from sumpool.data.record import Array, Record
 from sumpool.data.root import data_root
+from sumpool.data.seed import generator
 from sumpool.data.sets.cifar import PREPROCESSING, cifar100
 from sumpool.data.sets.official import descend
 from sumpool.errors import InputError
@@ -41,7 +42,7 @@ def cifar_collage(
     if not 1 <= per_class <= 600:
         raise InputError(f"per_class must be between 1 and 600, got {per_class}")
     photos = cifar100(root, verify)
-    rng = np.random.default_rng(seed)
+    rng = generator(seed)
     group = coarse_labels(data_root(root), photos.class_names)
     split_of, hidden = division(group, rng, background)
     rows = rows_of_classes(photos.labels)
@@ -85,7 +86,10 @@ def coarse_labels(root: Path, fine_names: list[str]) -> Array:
     """(100,) super-class of every sub-class, from the pack or from the two label bytes of the binary archive."""
     place, _ = cifar100.find(root)
     if place.suffix == ".npz":
-        return load_arrays(place)["fine_to_coarse"]
+        arrays = load_arrays(place)
+        if "fine_to_coarse" not in arrays:
+            raise InputError(f"pack {place} has no array 'fine_to_coarse', which the collage needs")
+        return arrays["fine_to_coarse"]
     rows = np.fromfile(descend(place, "train.bin") / "train.bin", np.uint8).reshape(-1, 3074)
     group = np.zeros(len(fine_names), np.int64)
     group[rows[:, 1]] = rows[:, 0]

@@ -13,6 +13,7 @@ from PIL import Image
 
 from sumpool.data.dataset import Dataset
 from sumpool.data.record import Array, Box, Record
+from sumpool.data.seed import generator
 from sumpool.data.sets.fonts import faces, letters, mask, symbols
 from sumpool.errors import InputError
 from sumpool.types import Preprocessing
@@ -45,7 +46,7 @@ def _made(
         raise InputError(
             f"per_class must be at least 1 and classes between 5 and {known}, got {per_class} and {classes}"
         )
-    rng = np.random.default_rng(seed)
+    rng = generator(seed)
     parts = divided(rng.permutation(letters())[:classes])
     backgrounds = divided(rng.permutation(symbols()))
     if background:

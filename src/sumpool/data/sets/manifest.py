@@ -22,7 +22,10 @@ def manifest(root: str | Path) -> Dataset:
     path = Path(root)
     if not path.is_file():
         raise InputError(f"manifest {path} does not exist")
-    rows = list(_parquet_rows(path) if path.suffix == ".parquet" else _csv_rows(path))
+    try:
+        rows = list(_parquet_rows(path) if path.suffix == ".parquet" else _csv_rows(path))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"manifest {path} is not a CSV table in UTF-8 ({error}): save it as such") from None
     if not rows:
         raise InputError(f"manifest {path} has no rows")
     names = list(dict.fromkeys(row["label"] for row in rows))

@@ -49,10 +49,22 @@ class OfficialSet:
 
     def open(self, path: Path, published: Counts) -> Dataset:
         """Read a pack or folder and require some counts."""
-        dataset = read_pack(path, self.name) if path.suffix == ".npz" else self.read(path)
+        dataset = read_pack(path, self.name) if path.suffix == ".npz" else self._read_folder(path)
         dataset.preprocessing = self.preprocessing
         require_counts(dataset, published)
         return require_sound(dataset)
+
+    def _read_folder(self, folder: Path) -> Dataset:
+        try:
+            return self.read(folder)
+        except InputError:
+            raise
+        # Lists that are cut off lack keys, columns or digits; SciPy's reader of MATLAB files raises nearly anything.
+        except Exception as error:
+            raise InputError(
+                f"{self.name} in {folder} is damaged or incomplete ({type(error).__name__}: {error}): "
+                f"prepare it again with `sumpool data prepare {self.name} --from ARCHIVE`"
+            ) from error
 
     def find(self, root: Path) -> tuple[Path, Counts]:
         """The pack or folder of the set, and the counts it should have."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from sumpool.data.dataset import Dataset
 from sumpool.data.record import Record
+from sumpool.data.seed import generator
 from sumpool.errors import InputError
 
 PER_CLASS = 4
@@ -20,7 +21,7 @@ def tokens(classes: int = 16, per_class: int = 40, length: int = 50, seed: int =
     """Sets of 50 token ids, half of them of the class and half background; ids instead of pixels."""
     if min(classes, per_class, length) < 1:
         raise InputError(f"classes, per_class and length must be at least 1, got {classes}, {per_class} and {length}")
-    rng = np.random.default_rng(seed)
+    rng = generator(seed)
     records = [
         Record(_sample(label, classes, length, rng), label, split, name=f"{split} sample {number} of class {label}")
         for split in ("train", "val", "test")

@@ -6,6 +6,7 @@ import numpy as np
 
 from sumpool.data.dataset import Dataset
 from sumpool.data.record import Array, Record
+from sumpool.data.seed import generator
 from sumpool.errors import InputError
 from sumpool.types import Preprocessing
 
@@ -17,7 +18,7 @@ def toy(per_class: int = 16, seed: int = 0) -> Dataset:
     """10×10 pictures of two 5×5 blocks; the class is the pair of colours, red and blue first."""
     if per_class < 1:
         raise InputError(f"per_class must be at least 1, got {per_class}")
-    rng = np.random.default_rng(seed)
+    rng = generator(seed)
     pairs = list(combinations(COLOURS, 2))
     splits = ("train", "train", "val", "val", "test", "test")
     records = [

@@ -1,6 +1,7 @@
 """Results in groups within which methods may be compared: same dataset, protocol and queries."""
 
 import hashlib
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -35,9 +36,10 @@ class Group:
 
     @property
     def title(self) -> str:
-        """Dataset and protocol."""
+        """Dataset, which of its images, and protocol."""
         protocol = "single trainings" if self.first.protocol == "train" else f"{self.first.protocol} protocol"
-        return f"{self.first.dataset}, {protocol}"
+        choice = f" ({self.first.choice})" if self.first.images else ""
+        return f"{self.first.dataset}{choice}, {protocol}"
 
     @property
     def kinds(self) -> list[str]:
@@ -82,6 +84,7 @@ def group_results(results: Sequence[MethodResult], reference: str | None = None)
 
 def _key(result: MethodResult) -> object:
     """What methods must share to be compared."""
-    queries = hashlib.sha256(result.labels.tobytes()).digest()
+    # Other images may have the same labels.
+    queries = json.dumps(result.images, sort_keys=True), hashlib.sha256(result.labels.tobytes()).digest()
     kinds = [getattr(result, kind) is not None for kind in KINDS]
     return result.dataset, result.protocol, result.scored_on, result.selected_on_test, tuple(kinds), queries

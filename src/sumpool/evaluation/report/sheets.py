@@ -1,5 +1,6 @@
 """The tables of a report, before any format: scores with the published ones beside them, and differences."""
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -7,8 +8,8 @@ from sumpool.evaluation.published import Published
 from sumpool.evaluation.report.beside import published_beside, setting_remark
 from sumpool.evaluation.report.groups import Group, metrics
 from sumpool.evaluation.results import MethodResult
-from sumpool.evaluation.summary import WARNING
 from sumpool.training.page import Cell, Number, Row
+from sumpool.training.summary import WARNING
 
 MISSING = "–"
 SCORES = "Mean ± standard deviation of collections, with 95 % interval; in percent"
@@ -28,7 +29,7 @@ class Sheet(NamedTuple):
 
 def warnings(group: Group) -> list[str]:
     """What must be said before any number of the group."""
-    found = [f"{WARNING[0].upper()}{WARNING[1:]}."] if group.first.selected_on_test else []
+    found = [WARNING] if group.first.selected_on_test else []
     if group.first.scored_on != "test":
         found.append(f"These are scores on the {group.first.scored_on} classes, not on the test classes.")
     return found + ([ONE_TRAINING] if group.repeats == 1 else [])
@@ -102,6 +103,17 @@ def signed(value: float) -> str:
     return f"{round(100 * value, 2) + 0.0:+.2f}".replace("-", "−")  # + 0.0: no negative zero
 
 
+def standardised(effect: float) -> str:
+    """An effect size, with its sign: infinite for a constant difference, not a number for a single class.
+
+    >>> standardised(0.5), standardised(-math.inf), standardised(math.nan)
+    ('+0.50', '−∞', '–')
+    """
+    if math.isnan(effect):
+        return MISSING
+    return signed(effect / 100) if math.isfinite(effect) else "∞" if effect > 0 else "−∞"
+
+
 def small(p: float) -> str:
     """A p-value for people.
 
@@ -113,13 +125,14 @@ def small(p: float) -> str:
 
 def _difference(method: str, metric: str, found: dict[str, Any]) -> dict[str, Cell]:
     low, high = found["ci95"]
+    effect = standardised(found["effect"])
     return {
         "method": method,
         "metric": metric.upper(),
         "difference": Number(found["difference"], signed(found["difference"]), f"[{signed(low)}, {signed(high)}]"),
         "p": Number(found["p"], small(found["p"])),
         "p (Holm)": Number(found["p holm"], small(found["p holm"])),
-        "effect": Number(found["effect"], signed(found["effect"] / 100)),
+        "effect": effect if effect == MISSING else Number(found["effect"], effect),
     }
 
 

@@ -1,14 +1,16 @@
 """The numbers of a report as CSV: one line per method, embedding and metric, for other programs to read."""
 
 import csv
+import math
 from collections.abc import Sequence
 from io import StringIO
 from typing import Any
 
 from sumpool.evaluation.report.beside import published_beside, setting_remark
 from sumpool.evaluation.report.groups import Group, metrics
+from sumpool.evaluation.report.sheets import standardised
 from sumpool.evaluation.results import MethodResult
-from sumpool.evaluation.summary import WARNING
+from sumpool.training.summary import WARNING
 
 
 def comma_separated(groups: Sequence[Group]) -> str:
@@ -32,7 +34,7 @@ def comma_separated(groups: Sequence[Group]) -> str:
 def _csv_rows(group: Group, kind: str, number: int) -> list[dict[str, Any]]:
     result, entry = group.results[number], group.methods[number]
     common = {
-        "dataset": result.dataset, "protocol": result.protocol, "scored_on": result.scored_on,
+        "dataset": result.dataset, "images": result.choice, "protocol": result.protocol, "scored_on": result.scored_on,
         "remark": WARNING if result.selected_on_test else "", "method": result.method, "embedding": kind,
         "dim": result.dim if kind == "single" else result.ensemble_dim, "trainings": len(result.runs),
         "queries": len(result.labels),
@@ -52,8 +54,9 @@ def _csv_rows(group: Group, kind: str, number: int) -> list[dict[str, Any]]:
 
 def _compared(comparison: dict[str, Any], kind: str, metric: str) -> dict[str, str]:
     found = comparison[kind][metric]
-    tests = {name.replace(" ", "_"): f"{found[name]:.6g}" for name in ("p", "p holm", "effect")}
-    return {"reference": comparison["to"], **_percent(found, "difference"), **tests}
+    tests = {name.replace(" ", "_"): f"{found[name]:.6g}" for name in ("p", "p holm")}
+    effect = f"{found['effect']:.6g}" if math.isfinite(found["effect"]) else standardised(found["effect"])
+    return {"reference": comparison["to"], **_percent(found, "difference"), **tests, "effect": effect}
 
 
 def _published(result: MethodResult, kind: str, metric: str) -> dict[str, Any]:
@@ -76,5 +79,5 @@ def _percent(found: dict[str, Any], name: str) -> dict[str, str]:
 
 def _harmless(row: dict[str, Any]) -> dict[str, Any]:
     """The row with names that a spreadsheet does not take for formulas."""
-    names = {name: row[name] for name in ("dataset", "method", "reference") if name in row}
+    names = {name: row[name] for name in ("dataset", "images", "method", "reference") if name in row}
     return row | {name: f"'{text}" for name, text in names.items() if text.startswith(("=", "+", "-", "@", "\t", "\r"))}

@@ -10,7 +10,7 @@ from sumpool.training.page import Cell, Number
 LATEX = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "_": r"\_", "%": r"\%",
     "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "<": r"\textless{}", ">": r"\textgreater{}",
-    "±": r"$\pm$", "−": "$-$", "–": "--", "…": r"\dots{}", "“": "``", "”": "''",
+    "±": r"$\pm$", "−": "$-$", "–": "--", "∞": r"$\infty$", "…": r"\dots{}", "“": "``", "”": "''",
 }  # fmt: skip
 
 SHRINK = r"\resizebox{\ifdim\width>\textwidth\textwidth\else\width\fi}{!}{%" + "\n"

@@ -8,7 +8,7 @@ from sumpool.evaluation.report.document import document
 from sumpool.evaluation.report.groups import Group, load_groups
 from sumpool.evaluation.report.spreadsheet import comma_separated
 from sumpool.evaluation.report.text import latex, markdown
-from sumpool.training.checkpoint import write_atomically
+from sumpool.files import write_atomically
 
 FORMATS: dict[str, Callable[[str, Sequence[Group]], str]] = {
     ".html": document,
