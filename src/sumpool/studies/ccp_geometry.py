@@ -139,19 +139,23 @@ def summary(numbers: Mapping[str, Mapping[str, Array]]) -> dict[str, Any]:
 
 def proxy_spread(folders: Sequence[Path], labels: Tensor) -> dict[str, Any]:
     """How far apart the proxies of a class were when problems began and when they ended, as shares of its images'."""
-    found: dict[str, list[tuple[Array, Array]]] = {"first problem": [], "later problems": []}
+    found: dict[str, list[list[tuple[Array, Array]]]] = {"first problem": [], "later problems": []}
     for folder in folders:
-        for number, (before, after) in enumerate(pairwise(moments(folder))):
-            pair = share(before.fresh, before.vectors, labels), share(after.ended, after.vectors, labels)
-            found["later problems" if number else "first problem"].append(pair)
+        problems = [
+            (share(before.fresh, before.vectors, labels), share(after.ended, after.vectors, labels))
+            for before, after in pairwise(moments(folder))
+        ]
+        for name, some in zip(found, (problems[:1], problems[1:]), strict=True):
+            found[name] += [some] if some else []
     return {
         name: {
-            "begin": estimate(np.stack([begin for begin, _ in pairs])).json(),
-            "end": estimate(np.stack([end for _, end in pairs])).json(),
-            "problems": len(pairs),
+            # One value per training and class: the problems of a training are not independent of one another.
+            "begin": estimate(np.stack([np.mean([begin for begin, _ in some], axis=0) for some in runs])).json(),
+            "end": estimate(np.stack([np.mean([end for _, end in some], axis=0) for some in runs])).json(),
+            "problems": sum(map(len, runs)),
         }
-        for name, pairs in found.items()
-        if pairs
+        for name, runs in found.items()
+        if runs
     }
 
 
