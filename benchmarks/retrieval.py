@@ -10,7 +10,7 @@ Aim: within 1.3× of the bare product, at least 1.5× faster than pytorch-metric
 SOP meets all three: a set against itself needs half of the product, and with few positives the rest is one pass over
 the tiles. In-shop has no such half: its limit is the product, to which one pass, the float64 scores of the positives
 and some two dozen small operations per tile are added, which gain little from a second thread: 1.2 to 1.7 products. At
-D = 512 the whole of pytorch-metric-learning takes 1.4 to 1.8 products, so that being 1.5× faster would leave at most
+D = 512 the whole of pytorch-metric-learning takes 1.3 to 1.8 products, so that being 1.5× faster would leave at most
 1.2. CUB misses both aims: with 58 positives per query the nearest 58 of 5,924 scores are selected and ordered, three
 passes over scores that cost only 128 multiplications each, partly in NumPy on one thread. It takes 0.2 s.
 """
