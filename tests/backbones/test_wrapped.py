@@ -78,7 +78,7 @@ def test_patches_are_the_models_own_without_the_extra_tokens(folder: Path, kind:
 @pytest.mark.parametrize("folder", ["dinov2_with_registers"], indirect=True)
 def test_class_and_register_tokens_are_beside_the_patches(folder: Path) -> None:
     backbone = create_backbone(f"hf:{folder}").eval()
-    extra, patches = backbone.tokens(torch.randn(2, 3, 32, 48))  # type: ignore[operator]
+    extra, patches = backbone.tokens(torch.randn(2, 3, 32, 48))
     assert extra.shape == (2, 4, 16)
     assert patches.shape == (2, 4 * 6, 16)
 
@@ -105,7 +105,7 @@ def test_a_class_token_without_parameters_is_kept_apart(folder: Path) -> None:
     backbone = create_backbone(f"hf:{folder}", weights="pretrained", as_map=True).eval()
     images = torch.randn(2, 3, 64, 96)
     with torch.no_grad():
-        features, (pooled, _) = backbone(images), backbone.tokens(images)  # type: ignore[operator]
+        features, (pooled, _) = backbone(images), backbone.tokens(images)
         network = backbone.model
         own = network.layer_norm(network.model(images).last_hidden_state.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
         expected = network(images).pooler_output
